@@ -64,11 +64,12 @@ def test_a_request_reads_what_is_durable_of_the_subject_and_those_below_it(desk:
     desk.publish(bob, 3, OWN)
     desk.send(alice, ListEvents(5, OWN, 2, None, None, 30), ListEvents(6, OWN, None, 3, 4))
     (wanted,) = desk.wanted
-    assert (wanted.subjects, wanted.first, wanted.end, wanted.newest, wanted.events_max) == ((OWN,), 2, end, None, 30)
-    assert (wanted.server, wanted.incarnation) == ("south", desk.broker.state.incarnation)
-    desk.give(read(wanted.reading, end))
-    wanted = desk.wanted[1]
-    assert (wanted.first, wanted.end, wanted.newest, wanted.events_max) == (0, 4, 4, 250)
+    piece = wanted.piece
+    assert (piece.subjects, piece.first, piece.end, wanted.newest, piece.events_max) == ((OWN,), 2, end, None, 30)
+    assert (piece.server, piece.incarnation) == ("south", desk.broker.state.incarnation)
+    desk.give(read(piece.piece, end))
+    wanted, piece = desk.wanted[1], desk.wanted[1].piece
+    assert (piece.first, piece.end, wanted.newest, piece.events_max) == (0, 4, 4, 250)
     desk.send(bob, ListEvents(1, "Up"))
     assert desk.asked[-1].subject == "Up"
 
@@ -86,7 +87,7 @@ def test_the_answer_has_a_row_for_each_event_and_the_next_number(desk: HistoryDe
     assert [first[name] for name in ("number", "epoch", "user", "at_us")] == [2, 1, BOB, 20]
     assert (second["number"], msgspec.convert(second["event"], Event)["N"]) == (3, 3)
     desk.send(alice, ListEvents(6, OWN, 4))
-    desk.give(read(2, desk.wanted[1].end))
+    desk.give(read(2, desk.wanted[1].piece.end))
     assert desk.answer_of(alice) == Listing(6, (), next=None)
 
 
@@ -114,8 +115,8 @@ def test_users_take_turns(desk: HistoryDesk) -> None:
     desk.send(alice, *(ListEvents(request, OWN) for request in (1, 2, 3)))
     desk.send(bob, ListEvents(9, OWN))
     for _ in range(4):
-        desk.give(read(desk.wanted[-1].reading, 1_000))
-    assert [each.reading for each in desk.wanted] == [1, 2, 4, 3]
+        desk.give(read(desk.wanted[-1].piece.piece, 1_000))
+    assert [each.piece.piece for each in desk.wanted] == [1, 2, 4, 3]
 
 
 def test_a_closed_link_is_not_read_for_and_not_answered(desk: HistoryDesk) -> None:
@@ -125,7 +126,7 @@ def test_a_closed_link_is_not_read_for_and_not_answered(desk: HistoryDesk) -> No
     desk.close(alice)
     sent = len(desk.out[alice])
     desk.give(read(1, 1_000), LeaderAnswered(Listing(1, ())))
-    assert [each.reading for each in desk.wanted] == [1, 4]
+    assert [each.piece.piece for each in desk.wanted] == [1, 4]
     assert len(desk.out[alice]) == sent
     desk.give(read(4, 1_000))
     history = desk.broker._channel_history
@@ -202,7 +203,7 @@ def test_a_server_that_is_alone_has_the_history_of_every_subject() -> None:
     desk.perform = outputs.extend  # type: ignore[method-assign,assignment]
     desk.send(alice, ListEvents(1, SUBJECT, 3))
     (wanted,) = [each for each in outputs if isinstance(each, EventsWanted)]
-    assert (wanted.subjects, wanted.first) == ((SUBJECT,), 3)
+    assert (wanted.piece.subjects, wanted.piece.first) == ((SUBJECT,), 3)
 
 
 @pytest.fixture
@@ -217,14 +218,12 @@ def test_another_server_reads_matching_events_and_gets_the_end_of_what_is_durabl
     desk: HistoryDesk, reading_server: int
 ) -> None:
     desk.send(reading_server, ListEvents(9, OWN, 2, limit=30, expression="N > 1", language="cesql"))
-    (wanted,) = desk.wanted
-    assert (wanted.expression, wanted.language, wanted.filter_work_max) == (
-        "N > 1",
-        "cesql",
-        desk.config.filter_work_max,
-    )
+    (wanted,) = [each.piece for each in desk.wanted]
+    matched = wanted.subscription
+    assert (matched.expression, matched.language) == ("N > 1", "cesql")
+    assert wanted.filter_work_max == desk.config.filter_work_max
     undecided = msgspec.structs.replace(past(3), undecided="filter_work_max")
-    desk.give(EventsRead(wanted.reading, wanted.end, events=(past(2), undecided)))
+    desk.give(EventsRead(wanted.piece, wanted.end, events=(past(2), undecided)))
     answer = desk.answer_of(reading_server)
     head, first, second = answer.rows
     state = desk.broker.state
@@ -233,7 +232,8 @@ def test_another_server_reads_matching_events_and_gets_the_end_of_what_is_durabl
     assert (first["number"], "undecided" in first, second["undecided"]) == (2, False, "filter_work_max")
     desk.send(reading_server, ListEvents(10, OWN, 2, expression=""))
     desk.give(read(2, wanted.end - 1))
-    assert (desk.answer_of(reading_server).next, desk.wanted[1].expression) == (str(wanted.end - 1), "")
+    assert desk.answer_of(reading_server).next == str(wanted.end - 1)
+    assert desk.wanted[1].piece.subscription.expression == ""
 
 
 def test_another_server_is_told_whether_a_failure_is_final(desk: HistoryDesk, reading_server: int) -> None:

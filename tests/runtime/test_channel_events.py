@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from wanderbus.runtime.log.channel_events import ChannelEvents
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.history_source import HistorySource, LogHistory, SourceAway
 from wanderbus.runtime.segment_files import segment_paths
-from wanderbus.subscription import Since
+from wanderbus.subscription import Since, Subscription
 
 RECORDS = 200
 
@@ -56,7 +57,14 @@ def channel(log: EventLog, *older: HistorySource) -> ChannelEvents:
 def wanted(
     first: int = 0, end: int = RECORDS, newest: int | None = None, events_max: int = 1_000, *subjects: str
 ) -> EventsWanted:
-    return EventsWanted(7, subjects or ("Trade",), "wb", 1, first, end, newest, events_max, 2**20)
+    matched = Subscription("", "", "", "Trade", "", None, (), None)
+    piece = HistoryWanted(7, matched, "wb", 1, first, end, events_max, 2**20, 10**6, subjects or ("Trade",))
+    return EventsWanted(piece, newest)
+
+
+def changed(asked: EventsWanted, **fields: Any) -> EventsWanted:
+    """The same question, with another piece."""
+    return EventsWanted(msgspec.structs.replace(asked.piece, **fields), asked.newest)
 
 
 def numbers(events: ChannelEvents, asked: EventsWanted) -> list[int]:
@@ -131,7 +139,7 @@ def test_answers_continue_without_gap_or_repeat(log: EventLog, monkeypatch: pyte
 
 
 def test_an_answer_is_bounded_in_bytes(log: EventLog) -> None:
-    answer = channel(log).read(msgspec.structs.replace(wanted(), bytes_max=300))
+    answer = channel(log).read(changed(wanted(), bytes_max=300))
     assert 1 <= len(answer.events) <= 3
 
 
@@ -202,16 +210,17 @@ def test_events_before_a_failure_are_answered_and_the_next_answer_has_the_reason
 
 
 def test_another_log_has_no_events(log: EventLog) -> None:
-    answer = channel(log).read(msgspec.structs.replace(wanted(4), incarnation=2))
+    answer = channel(log).read(changed(wanted(4), incarnation=2))
     assert "is not in the log of this server" in answer.failed
 
 
 # For subscriptions of other servers ----------------------------------------------------------------------------
 
 
-def matching(first: int, expression: str, **more: object) -> EventsWanted:
-    fields = {"expression": expression, "filter_work_max": 10**6, **more}
-    return msgspec.structs.replace(wanted(first), **fields)
+def matching(first: int, expression: str, **more: Any) -> EventsWanted:
+    asked = wanted(first)
+    matched = msgspec.structs.replace(asked.piece.subscription, expression=expression)
+    return changed(asked, subscription=matched, **more)
 
 
 def test_t05_matching_events_are_one_piece_with_its_end(log: EventLog) -> None:

@@ -195,7 +195,9 @@ def read_what_is_not_durable(patch: Patch) -> None:
     wanted = ChannelHistory._wanted
 
     def more(self: ChannelHistory, number: int, request: protocol.ListEvents) -> EventsWanted:
-        return msgspec.structs.replace(wanted(self, number, request), end=self._state.offset)
+        asked = wanted(self, number, request)
+        piece = msgspec.structs.replace(asked.piece, end=self._state.offset)
+        return msgspec.structs.replace(asked, piece=piece)
 
     patch.setattr(ChannelHistory, "_wanted", more)
 

@@ -422,27 +422,13 @@ class HistoryFailed(Output, frozen=True):
 class EventsWanted(Output, frozen=True):
     """Read the events of a channel that this server has accepted; :class:`EventsRead` answers it (SPEC K-03).
 
-    They are those of ``subjects`` in the log of ``server`` in ``incarnation``, with numbers from ``first`` up to
-    ``end``, where all records are durable; or the ``newest`` of these alone. The answer may end earlier, as soon as it
-    has ``events_max`` events or ``bytes_max`` bytes of them.
-
-    With ``since``, only the number of that point is wanted. With an ``expression``, only events that it matches; those
-    for which it takes more than ``filter_work_max`` are undecided, and the answer is one piece.
+    They are those of ``piece``, by their numbers, or the ``newest`` of these alone. The answer may end earlier, and is
+    one piece of the log if the subscription has an expression. With ``since``, only the number of that point is wanted.
     """
 
-    reading: int
-    subjects: tuple[str, ...]
-    server: str
-    incarnation: int
-    first: int
-    end: int
-    newest: int | None
-    events_max: int
-    bytes_max: int
+    piece: HistoryWanted
+    newest: int | None = None
     since: Since | None = None
-    expression: str | None = None
-    language: str = "eci"
-    filter_work_max: int = 0
 
 
 class EventsRead(Input, frozen=True):

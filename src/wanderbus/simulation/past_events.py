@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from wanderbus.broker.history.piece import find_position, read_piece
 from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
 from wanderbus.segments import Frame
 from wanderbus.simulation.disk import Disk
-from wanderbus.subscription import Since, Subscription
+from wanderbus.subscription import Since
 
 
 def read_events(disk: Disk, log_begins: int, wanted: EventsWanted) -> EventsRead:
     """Return the answer from a disk that keeps the records from ``log_begins`` on for readers."""
+    piece = wanted.piece
     if wanted.since is not None:
         offset = _offset(disk, wanted.since, log_begins)
         if offset < log_begins:
-            return EventsRead(wanted.reading, 0, failed=f"the log begins at record {log_begins}", is_lost=True)
-        return EventsRead(wanted.reading, offset)
-    first = max(wanted.first, log_begins)
-    matched = Subscription("", "", "", wanted.subjects[0], wanted.expression or "", language=wanted.language)
-    place = wanted.server, wanted.incarnation, first, max(first, wanted.end)
-    work_max = wanted.filter_work_max or 2**20
-    asked = HistoryWanted(0, matched, *place, wanted.events_max, wanted.bytes_max, work_max, wanted.subjects)
-    piece = read_piece(asked, (Frame(*entry, 0) for entry in disk.log[first : wanted.end]))
-    own = tuple(each for each in piece.events if each.user)
-    return EventsRead(wanted.reading, piece.end, first if first > wanted.first else 0, own)
+            return EventsRead(piece.piece, 0, failed=f"the log begins at record {log_begins}", is_lost=True)
+        return EventsRead(piece.piece, offset)
+    first = max(piece.first, log_begins)
+    asked = structs.replace(piece, first=first, end=max(first, piece.end))
+    read = read_piece(asked, (Frame(*entry, 0) for entry in disk.log[first : piece.end]))
+    own = tuple(each for each in read.events if each.user)
+    return EventsRead(piece.piece, read.end, first if first > piece.first else 0, own)
 
 
 def read_own(disk: Disk, wanted: HistoryWanted | OffsetWanted) -> HistoryRead | OffsetFound:

@@ -121,7 +121,7 @@ class Storage:
 
     def _read(self, wanted: EventsWanted | HistoryWanted | OffsetWanted) -> None:
         if isinstance(wanted, EventsWanted):
-            assert wanted.end <= self.disk.durable, "the answer ends with records that are not durable"
+            assert wanted.piece.end <= self.disk.durable, "the answer ends with records that are not durable"
             self._give(read_events(self.disk, self.log_begins, wanted))
         else:
             self._give(read_own(self.disk, wanted))

@@ -20,7 +20,7 @@ from wanderbus.broker.history.lookups import check_point
 from wanderbus.broker.history.turns import Turns
 from wanderbus.broker.links import Links
 from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, encoded_row, listing
-from wanderbus.broker.messages import EventsRead, EventsWanted
+from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryWanted
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
@@ -30,7 +30,7 @@ from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.limits import EVENT_BYTES_MOST
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.subscription import EVERY_SUBJECT
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 NEWEST_MAX: Final = 10_000
 """Newest events of one request: they are searched from the end of the log backwards."""
@@ -105,7 +105,7 @@ class ChannelHistory:
 
     def read(self, given: EventsRead) -> None:
         """Answer a request with the events that were read for it."""
-        if (wanted := self._asked) is None or wanted.reading != given.reading:
+        if (wanted := self._asked) is None or wanted.piece.piece != given.reading:
             return
         self._asked = None
         link, request = self._take(given.reading)
@@ -114,7 +114,7 @@ class ChannelHistory:
         if given.failed and not (given.is_lost and request.expression is not None):
             self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(given.failed)))
             return
-        after = str(given.end) if given.end < wanted.end else None
+        after = str(given.end) if given.end < wanted.piece.end else None
         for message in listing(request.request, self._rows(request, given), after):
             self._links.send(link, message)
 
@@ -166,22 +166,21 @@ class ChannelHistory:
         return self._channels is None or self._channels.leads(subject)
 
     def _wanted(self, number: int, request: protocol.ListEvents) -> EventsWanted:
-        subject, end = request.subject, self._journal.durable
-        return EventsWanted(
+        end, state = self._journal.durable, self._state
+        matched = Subscription("", "", "", request.subject, request.expression or "", language=request.language)
+        piece = HistoryWanted(
             number,
-            self._below(subject),
-            self._state.server,
-            self._state.incarnation,
+            matched,
+            state.server,
+            state.incarnation,
             request.first or 0,
             end if request.last is None else min(end, request.last + 1),
-            request.newest,
             min(request.limit, ROWS_MAX),
             ANSWER_BYTES_MAX,
-            request.since,
-            request.expression,
-            request.language,
             self._filter_work_max,
+            self._below(request.subject),
         )
+        return EventsWanted(piece, request.newest, request.since)
 
     def _rows(self, request: protocol.ListEvents, given: EventsRead) -> Iterator[bytes]:
         epoch = 0 if self._channels is None else self._channels.directory.lookup(request.subject).epoch

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryRead, HistoryWanted, OffsetWanted, PastEvent
 from wanderbus.errors import StorageError
 from wanderbus.runtime.log.history_source import (
@@ -20,7 +22,7 @@ from wanderbus.runtime.log.history_source import (
 )
 from wanderbus.runtime.log.log_reader import oldest_record
 from wanderbus.runtime.segment_files import segment_paths
-from wanderbus.subscription import Since, Subscription
+from wanderbus.subscription import Since
 
 RECORDS_MAX: Final = 262_144
 """Records of one answer; a channel with few events is read in several."""
@@ -36,9 +38,6 @@ _SEARCHED_EVENTS_MAX: Final = 4_096
 _SEARCHED_BYTES_MAX: Final = 4 * 2**20
 """Events of one piece of such a block, and their bytes."""
 
-_FILTER_WORK_MAX: Final = 2**20
-"""Work of the empty filter, which it never reaches."""
-
 
 class ChannelEvents:
     """The events in the log in ``directory``; ``sources`` have its records, the first of them the log itself."""
@@ -49,24 +48,25 @@ class ChannelEvents:
 
     def read(self, wanted: EventsWanted) -> EventsRead:
         """Return the answer; it takes time."""
+        piece = wanted.piece
         try:
-            return self._read(wanted) if wanted.since is None else self._find(wanted, wanted.since)
+            return self._read(piece, wanted.newest) if wanted.since is None else self._find(piece, wanted.since)
         except SourceAway as error:
-            return EventsRead(wanted.reading, wanted.first, failed=str(error))
+            return EventsRead(piece.piece, piece.first, failed=str(error))
         except (StorageError, OSError) as error:
-            return EventsRead(wanted.reading, wanted.first, failed=str(error), is_lost=True)
+            return EventsRead(piece.piece, piece.first, failed=str(error), is_lost=True)
 
-    def _find(self, wanted: EventsWanted, since: Since) -> EventsRead:
+    def _find(self, wanted: HistoryWanted, since: Since) -> EventsRead:
         """Return the number at which to begin."""
         found = find_offset(self._sources, OffsetWanted(0, since, "", ""))
         if found.offset is None:
             raise StorageError(found.reason)
-        return EventsRead(wanted.reading, found.offset)
+        return EventsRead(wanted.piece, found.offset)
 
-    def _read(self, wanted: EventsWanted) -> EventsRead:
+    def _read(self, wanted: HistoryWanted, newest: int | None) -> EventsRead:
         first, kept_from = wanted.first, 0
-        if wanted.newest is not None:
-            first, is_whole = self._newest(wanted, wanted.newest)
+        if newest is not None:
+            first, is_whole = self._newest(wanted, newest)
             kept_from = 0 if is_whole else first
         elif first < oldest_record(self._directory):
             kept_from = self._oldest()
@@ -82,11 +82,11 @@ class ChannelEvents:
             events += self._own(wanted, piece)
             size += sum(len(each.event) for each in piece.events)
             at = piece.end
-            if wanted.expression is not None:
+            if wanted.subscription.expression:
                 break  # the work of one piece is bounded
-        return EventsRead(wanted.reading, at, kept_from, tuple(events))
+        return EventsRead(wanted.piece, at, kept_from, tuple(events))
 
-    def _newest(self, wanted: EventsWanted, count: int) -> tuple[int, bool]:
+    def _newest(self, wanted: HistoryWanted, count: int) -> tuple[int, bool]:
         """Return the number of the ``count``-th newest event, and True.
 
         If there are fewer, return the first number that is kept, and whether that is the first one that is wanted.
@@ -107,7 +107,7 @@ class ChannelEvents:
             end, records = begin, min(_BLOCK_GROWTH * records, RECORDS_MAX)
         return wanted.first, True
 
-    def _numbers(self, wanted: EventsWanted, begin: int, end: int) -> list[int]:
+    def _numbers(self, wanted: HistoryWanted, begin: int, end: int) -> list[int]:
         """Return the numbers of the events in a block."""
         numbers: list[int] = []
         while begin < end:
@@ -125,13 +125,10 @@ class ChannelEvents:
             raise SourceAway(found.reason, 0.0)
         return found.offset
 
-    def _piece(self, wanted: EventsWanted, begin: int, end: int, events_max: int, bytes_max: int) -> HistoryRead:
-        matched = Subscription("", "", "", wanted.subjects[0], wanted.expression or "", language=wanted.language)
-        place = (wanted.server, wanted.incarnation, begin, end)
-        work_max = wanted.filter_work_max or _FILTER_WORK_MAX
-        asked = HistoryWanted(0, matched, *place, events_max, bytes_max, work_max, wanted.subjects)
+    def _piece(self, wanted: HistoryWanted, begin: int, end: int, events_max: int, bytes_max: int) -> HistoryRead:
+        asked = msgspec.structs.replace(wanted, first=begin, end=end, events_max=events_max, bytes_max=bytes_max)
         return read_history(self._sources, asked)
 
-    def _own(self, wanted: EventsWanted, piece: HistoryRead) -> list[PastEvent]:
+    def _own(self, wanted: HistoryWanted, piece: HistoryRead) -> list[PastEvent]:
         """Return the events that this server has accepted: others have numbers of another log."""
         return [each for each in piece.events if each.id.origin == wanted.server]
