@@ -16,17 +16,13 @@ from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
     Append,
     Appended,
-    ArrivalMatched,
-    ArrivalsTaken,
-    ArrivalsWanted,
-    ForwardPublish,
-    InterestChanged,
     LinkOpened,
     MessageArrived,
     SendOnLink,
 )
 from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.broker.servers.server_users import server_user
+from wanderbus.broker.signals import ForLeaders
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
@@ -42,7 +38,6 @@ DOMAIN: Final = "example.org"
 KEY: Final = bytes(range(32))
 _START_US: Final = 1_700_000_000_000_000
 _FIRST_LINK: Final = 2**48
-_FOR_LEADERS: Final = (ForwardPublish, InterestChanged, ArrivalMatched, ArrivalsTaken, ArrivalsWanted)
 _TURN: Final = ("turn",)
 
 
@@ -206,7 +201,7 @@ class ModelDomain:
                         steps.append([Appended(SERVER_LOG, server.logged)])
                     case SetTimer(key=key) if key == _TURN:
                         steps.append([TimerFired(_TURN)])
-                    case _ if isinstance(output, _FOR_LEADERS):
+                    case _ if isinstance(output, ForLeaders):
                         for_leaders.append(output)
             if for_leaders:
                 self._step_leaders(server, for_leaders, hops)

@@ -9,20 +9,17 @@ from random import Random
 from tests.broker.desk import Desk
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
-    AdvertisementsChanged,
     CausalMessageArrived,
-    DecentralisedArrivalMatched,
-    DecentralisedInterestChanged,
     DirectLinkClosed,
     DirectLinkOpened,
     LinkClosed,
     LinkDropped,
     LinkOpened,
     MatchesWanted,
-    RoutesAnswered,
     SendOnLink,
 )
 from wanderbus.broker.rollback.messages import ServerStarted
+from wanderbus.broker.signals import ForInterest
 from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, INTEREST_PREFIX, DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
@@ -100,12 +97,7 @@ class Post(Desk):
         others: list[Output] = []
         for each in outputs:
             match each:
-                case (
-                    DecentralisedInterestChanged()
-                    | AdvertisementsChanged()
-                    | DecentralisedArrivalMatched()
-                    | RoutesAnswered()
-                ):
+                case _ if isinstance(each, ForInterest):
                     self.execute(self.interest.step([each], self.now))
                 case SendOnLink(link=link, payload=payload) if link in self.town.wires:
                     self.town.send(self.name, link, payload)
