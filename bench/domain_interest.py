@@ -17,7 +17,7 @@ from wanderbus.broker.messages import DecentralisedInterestChanged, InterestEffe
 from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
-from wanderbus.channels.interest.known_routes import KnownRoutes
+from wanderbus.channels.interest.incoming_streams import IncomingStreams
 from wanderbus.filters import parse
 from wanderbus.machine import DatagramReceived, Input, Output, SendDatagram
 from wanderbus.peers.decentralised_interest import DecentralisedInterest
@@ -38,7 +38,7 @@ class InterestDomain:
         self.link_messages = self.datagrams = 0
         self.counting: set[str] = set()
         """Subscriptions that count everywhere."""
-        self._routes = {name: KnownRoutes() for name in names}
+        self._routes = {name: IncomingStreams() for name in names}
         self._queue: deque[tuple[str, Input | Output]] = deque()
         self._links: dict[int, tuple[str, str]] = {}
         """Opener and acceptor of each link."""

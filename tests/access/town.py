@@ -230,7 +230,7 @@ class Town:
     def filters_at_leader(self, origin: str) -> list[str]:
         """The filters of a server that the first leader holds."""
         (proxies,) = self.posts[self.leaders[0]].interest._proxies
-        tables = [proxies.incoming.filters(each) for each in proxies.incoming.streams() if each.origin == origin]
+        tables = [proxies.incoming.filters(each) for each in proxies.incoming.routes() if each[0] == origin]
         return [each.expression for table in tables for each in table]
 
     def cut(self, link: int) -> None:

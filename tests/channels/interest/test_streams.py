@@ -34,6 +34,7 @@ from wanderbus.filters.normalising import normal_form
 from wanderbus.machine import Output
 
 OWN = Stream(7, "a")
+SENDER = "rs"
 
 
 def sent(outputs: list[Output]) -> list[Message]:
@@ -53,13 +54,13 @@ def added(source: InterestSource, id: str, text: str, subject: str | None = "s")
 
 def linked(source: InterestSource, tables: IncomingStreams) -> None:
     """Connect ``source`` with a receiver "r" and confirm its position."""
-    answer = tables.receive(only(source.outgoing.link_up("r", 0.0)), 0.0).answer
+    answer = tables.receive(SENDER, only(source.outgoing.link_up("r", 0.0)), 0.0).answer
     assert isinstance(answer, InterestConfirmed)
     source.outgoing.receive("r", answer, 0.0)
 
 
 def shown(tables: IncomingStreams, stream: Stream = OWN) -> set[str]:
-    return {f"{each.subject}: {each.expression}" for each in tables.filters(stream)}
+    return {f"{each.subject}: {each.expression}" for each in tables.filters((SENDER, stream))}
 
 
 def test_a_change_counts_when_every_receiver_that_is_alive_has_confirmed() -> None:
@@ -67,7 +68,7 @@ def test_a_change_counts_when_every_receiver_that_is_alive_has_confirmed() -> No
     linked(source, tables)
     source.outgoing.expect("other")
     version, outputs = added(source, "1", "x < 5")
-    answer = tables.receive(only(outputs), 0.0).answer
+    answer = tables.receive(SENDER, only(outputs), 0.0).answer
     assert isinstance(answer, InterestConfirmed)
     source.outgoing.receive("r", answer, 0.0)
     assert not source.outgoing.effective >= version, "the other is expected"
@@ -81,12 +82,12 @@ def test_a_change_counts_when_every_receiver_that_is_alive_has_confirmed() -> No
 def test_uncovering_and_removing_travel_in_one_message() -> None:
     source, tables = InterestSource(OWN, 1), IncomingStreams()
     linked(source, tables)
-    tables.receive(only(added(source, "wide", "x < 9")[1]), 0.0)
+    tables.receive(SENDER, only(added(source, "wide", "x < 9")[1]), 0.0)
     assert added(source, "narrow", "x < 5 and y == 1")[1] == []
     message = only(source.update({}, ["wide"], 0.0)[1])
     assert isinstance(message, InterestChanged)
     assert (len(message.added), len(message.removed)) == (1, 1)
-    tables.receive(message, 0.0)
+    tables.receive(SENDER, message, 0.0)
     assert shown(tables) == {"s: x < 5 and y == 1"}
 
 
@@ -95,13 +96,13 @@ def test_a_receiver_that_missed_a_change_asks_for_the_whole() -> None:
     linked(source, tables)
     added(source, "1", "x == 1")
     second = only(added(source, "2", "y == 2")[1])
-    request = tables.receive(second, 0.0).answer
+    request = tables.receive(SENDER, second, 0.0).answer
     assert isinstance(request, InterestRequested)
     assert shown(tables) == set()
-    assert tables.receive(second, ASK_S / 2).answer is None, "it has asked"
+    assert tables.receive(SENDER, second, ASK_S / 2).answer is None, "it has asked"
     whole = only(source.outgoing.receive("r", request, 0.0))
     assert isinstance(whole, InterestWhole)
-    taken = tables.receive(whole, 0.0)
+    taken = tables.receive(SENDER, whole, 0.0)
     assert isinstance(taken.answer, InterestConfirmed)
     source.outgoing.receive("r", taken.answer, 0.0)
     assert source.outgoing.effective >= 2
@@ -112,9 +113,9 @@ def test_a_repeated_or_late_message_is_confirmed_and_changes_nothing() -> None:
     source, tables = InterestSource(OWN, 1), IncomingStreams()
     linked(source, tables)
     first = only(added(source, "1", "x == 1")[1])
-    tables.receive(first, 0.0)
-    tables.receive(only(source.update({}, ["1"], 0.0)[1]), 0.0)
-    assert tables.receive(first, 0.0).answer == InterestConfirmed(OWN, 1, 2)
+    tables.receive(SENDER, first, 0.0)
+    tables.receive(SENDER, only(source.update({}, ["1"], 0.0)[1]), 0.0)
+    assert tables.receive(SENDER, first, 0.0).answer == InterestConfirmed(OWN, 1, 2)
     assert shown(tables) == set()
 
 
@@ -122,7 +123,7 @@ def test_an_earlier_incarnation_is_refused_and_stops() -> None:
     tables, earlier = IncomingStreams(), InterestSource(OWN, 1)
     linked(earlier, tables)
     linked(InterestSource(OWN, 2), tables)
-    answer = tables.receive(only(added(earlier, "1", "x == 1")[1]), 0.0).answer
+    answer = tables.receive(SENDER, only(added(earlier, "1", "x == 1")[1]), 0.0).answer
     assert answer == InterestRefused(OWN, 2, 0)
     assert isinstance(answer, FromReceiver)
     assert earlier.outgoing.receive("r", answer, 0.0) == [Fenced(OWN, 2)]
@@ -133,12 +134,12 @@ def test_an_earlier_incarnation_is_refused_and_stops() -> None:
 def test_a_new_incarnation_replaces_the_table_at_once() -> None:
     tables, earlier, later = IncomingStreams(), InterestSource(OWN, 1), InterestSource(OWN, 2)
     linked(earlier, tables)
-    tables.receive(only(added(earlier, "1", "x == 1")[1]), 0.0)
+    tables.receive(SENDER, only(added(earlier, "1", "x == 1")[1]), 0.0)
     added(later, "1", "x == 2")
-    request = tables.receive(only(later.outgoing.link_up("r", 0.0)), 0.0).answer
+    request = tables.receive(SENDER, only(later.outgoing.link_up("r", 0.0)), 0.0).answer
     assert isinstance(request, InterestRequested)
     assert shown(tables) == {"s: x == 1"}, "the known routes stay until the whole is there"
-    tables.receive(only(later.outgoing.receive("r", request, 0.0)), 0.0)
+    tables.receive(SENDER, only(later.outgoing.receive("r", request, 0.0)), 0.0)
     assert shown(tables) == {"s: x == 2"}
 
 
@@ -161,7 +162,7 @@ def test_many_unconfirmed_changes_become_the_whole() -> None:
     whole = only(added(source, "last", "x == -1")[1])
     assert isinstance(whole, InterestWhole)
     assert not source.outgoing.effective >= 1
-    answer = tables.receive(whole, 0.0).answer
+    answer = tables.receive(SENDER, whole, 0.0).answer
     assert isinstance(answer, InterestConfirmed)
     source.outgoing.receive("r", answer, 0.0)
     assert source.outgoing.effective >= PENDING_MAX + 1
@@ -170,12 +171,12 @@ def test_many_unconfirmed_changes_become_the_whole() -> None:
 
 def test_an_invalid_filter_leaves_the_table_as_it_was() -> None:
     tables = IncomingStreams()
-    tables.receive(InterestPosition(OWN, 1, 0), 0.0)
+    tables.receive(SENDER, InterestPosition(OWN, 1, 0), 0.0)
     filters = (NumberedFilter(1, "s", "x == 1"), NumberedFilter(2, "s", "x =="))
     with pytest.raises(RemoteProtocolError, match="invalid filter"):
-        tables.receive(InterestChanged(OWN, 1, 1, 0, filters, ()), 0.0)
+        tables.receive(SENDER, InterestChanged(OWN, 1, 1, 0, filters, ()), 0.0)
     assert shown(tables) == set()
-    assert tables.position(OWN) == (1, 0)
+    assert tables.position((SENDER, OWN)) == (1, 0)
 
 
 def test_bytes_that_are_no_message_are_refused() -> None:
@@ -186,11 +187,11 @@ def test_bytes_that_are_no_message_are_refused() -> None:
 def test_a_table_is_current_again_when_its_sender_is_heard() -> None:
     source, tables = InterestSource(OWN, 1), IncomingStreams()
     linked(source, tables)
-    assert tables.is_current(OWN)
+    assert tables.is_current((SENDER, OWN))
     tables.restart()
-    assert not tables.is_current(OWN)
+    assert not tables.is_current((SENDER, OWN))
     linked(source, tables)
-    assert tables.is_current(OWN)
+    assert tables.is_current((SENDER, OWN))
 
 
 class Domain:
@@ -219,7 +220,7 @@ class Domain:
                 source = (self.sources if message.stream.kind == "interest" else self.offers)[name]
                 self.to_resolution(name, source.outgoing.receive("rs", message, 0.0))
             elif name not in self.held:
-                answer = self.tables[name].receive(message, 0.0).answer
+                answer = self.tables[name].receive(SENDER, message, 0.0).answer
                 assert answer is not None
                 self.deliver(self.proxies.receive(name, answer, 0.0))
 
@@ -248,7 +249,7 @@ def test_j03_the_channel_holds_a_smaller_and_more_generic_table_than_its_servers
             domain.subscribe(name, str(n), text)
             wanted[name].append(text)
     for name, texts in wanted.items():
-        held = [parse(each.expression) for each in domain.proxies.incoming.filters(Stream(7, name))]
+        held = [parse(each.expression) for each in domain.proxies.incoming.filters((name, Stream(7, name)))]
         assert len(domain.sources[name].interests.ids()) == 30, "the access server holds the full set"
         assert len(held) == 12
         forms = [normal_form(each) for each in held]
@@ -373,14 +374,14 @@ def test_adaptive_interest_splits_when_too_many_events_match_nobody() -> None:
     source, tables = InterestSource(OWN, 1, "adaptive", precision_min=0.5), IncomingStreams()
     linked(source, tables)
     for number, text in enumerate(["x > 0 and x < 4", "x > 6 and x < 9"]):
-        tables.receive(only(added(source, f"{number}", f"{text} and y == {number}")[1]), 0.0)
+        tables.receive(SENDER, only(added(source, f"{number}", f"{text} and y == {number}")[1]), 0.0)
     before = len(source.interests.sent())
     outputs = [output for _ in range(5 * WINDOW) for output in source.event_arrived("s", matched=False, now=0.0)]
     assert before == 1
     assert len(source.interests.sent()) == 2
     for message in sent(outputs):
         assert isinstance(message, FromSender)
-        tables.receive(message, 0.0)
+        tables.receive(SENDER, message, 0.0)
     assert shown(tables) == {"s: x > 0 and x < 4 and y == 0", "s: x > 6 and x < 9 and y == 1"}
 
 

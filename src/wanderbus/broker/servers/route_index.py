@@ -12,8 +12,7 @@ from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.measured_filter import measured
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.channels.decentralised_channels import DecentralisedChannels
-from wanderbus.channels.interest.incoming_streams import Taken
-from wanderbus.channels.interest.known_routes import KnownRoutes, Route
+from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, Taken
 from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.event import Event
 from wanderbus.matching import Kernel
@@ -31,7 +30,7 @@ class RouteIndex:
 
     def __init__(
         self,
-        routes: KnownRoutes,
+        routes: IncomingStreams,
         channels: DecentralisedChannels,
         kernel: Kernel | None,
         config: BrokerConfig,

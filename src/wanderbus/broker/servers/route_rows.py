@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from wanderbus.broker.state.rows import AdvertisementRow
-from wanderbus.channels.interest.known_routes import KnownRoutes
+from wanderbus.channels.interest.incoming_streams import IncomingStreams
 from wanderbus.subscription import EVERY_SUBJECT
 
 
-def route_rows(routes: KnownRoutes) -> Iterator[Mapping[str, Any]]:
+def route_rows(routes: IncomingStreams) -> Iterator[Mapping[str, Any]]:
     """Yield each filter of another server once, whichever leaders have spread it."""
     found = {
         (stream.origin, EVERY_SUBJECT if each.subject is None else each.subject, each.expression)

@@ -15,8 +15,7 @@ from wanderbus.channels.causal.header import Header
 from wanderbus.channels.causal.interface import Accepted, AnyCausalRecord, Sent
 from wanderbus.channels.causal.payload import encode_payload
 from wanderbus.channels.causal.state import CausalState
-from wanderbus.channels.interest.incoming_streams import Taken
-from wanderbus.channels.interest.known_routes import KnownRoutes, Route
+from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, Taken
 from wanderbus.channels.interest.messages import FromSender, Stream, decode
 
 _header: Final = msgspec.msgpack.Decoder(Header)
@@ -33,7 +32,7 @@ class DecentralisedState:
     def __init__(self) -> None:
         self.causal = CausalState()
         self.ahead = 0
-        self.routes = KnownRoutes()
+        self.routes = IncomingStreams()
         self._rows: Table[RouteRow] = Table("routes", RouteRow)
         self.seen: Table[SeenRow] = Table("causal_seen", SeenRow)
         """Last event of each other server that was delivered here, by its name."""

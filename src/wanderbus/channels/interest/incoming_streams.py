@@ -1,4 +1,4 @@
-"""Receiver of streams of interest: a table for each of them (SPEC J-03, K-05).
+"""Receiver of streams of interest: a table for each of them (SPEC J-03, K-05, K-08).
 
 Operations apply in order; after a gap the receiver asks for the whole. Messages of an earlier incarnation are refused.
 """
@@ -24,6 +24,9 @@ from wanderbus.channels.interest.messages import (
     Stream,
 )
 
+Route = tuple[str, Stream]
+"""The sender of a stream, which may be its origin or a leader that spreads it, and the stream."""
+
 ASK_S: Final = 0.5
 """Shortest time between two requests for the whole of one stream."""
 
@@ -39,101 +42,111 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class IncomingStreams:
-    """Tables of the streams that a server receives."""
+    """Tables of the streams that a server receives; they outlive links and senders (SPEC K-08)."""
 
     def __init__(self) -> None:
-        self._tables: dict[Stream, _Table] = {}
-        self._asked_at: dict[Stream, float] = {}
-        self._current: set[Stream] = set()
+        self._tables: dict[Route, _Table] = {}
+        self._asked_at: dict[Route, float] = {}
+        self._current: set[Route] = set()
 
-    def streams(self) -> list[Stream]:
+    def routes(self) -> list[Route]:
         """Return the streams whose interest is known completely up to some version."""
         return list(self._tables)
 
-    def filters(self, stream: Stream) -> list[NumberedFilter]:
-        """Return the table of ``stream``, empty if it is unknown."""
-        table = self._tables.get(stream)
+    def knows(self, route: Route) -> bool:
+        """Return whether the interest is known completely up to some version."""
+        return route in self._tables
+
+    def filters(self, route: Route) -> list[NumberedFilter]:
+        """Return the table of a stream, empty if it is unknown."""
+        table = self._tables.get(route)
         return list(table.filters.values()) if table is not None else []
 
-    def position(self, stream: Stream) -> tuple[int, int] | None:
+    def position(self, route: Route) -> tuple[int, int] | None:
         """Return the incarnation and the version of the table; None if the stream is unknown."""
-        table = self._tables.get(stream)
+        table = self._tables.get(route)
         return (table.incarnation, table.version) if table is not None else None
 
-    def load(self, stream: Stream, incarnation: int, version: int, filters: Iterable[NumberedFilter]) -> None:
+    def load(self, route: Route, incarnation: int, version: int, filters: Iterable[NumberedFilter]) -> None:
         """Take over a table that was saved."""
-        self._tables[stream] = _Table(incarnation, version, {each.number: each for each in filters})
+        self._tables[route] = _Table(incarnation, version, {each.number: each for each in filters})
 
-    def is_current(self, stream: Stream) -> bool:
+    def is_current(self, route: Route) -> bool:
         """Return whether the table was complete up to the sender's position at some time since :meth:`restart`."""
-        return stream in self._current
+        return route in self._current
 
     def restart(self) -> None:
         """Begin a new life with the same tables; none of them is current."""
         self._current.clear()
         self._asked_at.clear()
 
-    def forget(self, stream: Stream) -> None:
-        """Remove the table of a server that has left the domain."""
-        self._tables.pop(stream, None)
-        self._asked_at.pop(stream, None)
-        self._current.discard(stream)
+    def forget(self, route: Route) -> None:
+        """Remove a table."""
+        self._tables.pop(route, None)
+        self._asked_at.pop(route, None)
+        self._current.discard(route)
 
-    def receive(self, message: FromSender, now: float) -> Taken:
-        """Take a message of the stream's sender.
+    def clear(self) -> None:
+        """Forget everything."""
+        self._tables.clear()
+        self.restart()
+
+    def receive(self, sender: str, message: FromSender, now: float) -> Taken:
+        """Take a message of ``sender``; a repeated one changes nothing.
 
         Raises :class:`RemoteProtocolError` for an invalid filter; the table is then unchanged.
         """
-        table = self._tables.get(message.stream)
+        route = sender, message.stream
+        table = self._tables.get(route)
         if table is not None and message.incarnation < table.incarnation:
             return Taken(InterestRefused(message.stream, table.incarnation, table.version))
         is_same_life = table is not None and message.incarnation == table.incarnation
         if table is not None and is_same_life and message.version <= table.version:
-            return Taken(self._confirmed(message.stream, table))
+            return Taken(self._confirmed(route, table))
         match message:
             case InterestWhole(filters=filters):
-                return self._replace(message, filters)
+                return self._replace(route, message, filters)
             case InterestChanged(previous=0, added=added) if not is_same_life:
-                return self._replace(message, added)
+                return self._replace(route, message, added)
             case InterestPosition(version=0):
-                return self._replace(message, ())
+                return self._replace(route, message, ())
             case InterestChanged() if table is not None and is_same_life and table.follows(message):
-                return self._apply(message, table)
-        return Taken(self._request(message, now))
+                return self._apply(route, message, table)
+        return Taken(self._request(route, message, now))
 
-    def _replace(self, message: FromSender, filters: Iterable[NumberedFilter]) -> Taken:
-        before = self._tables.get(message.stream)
+    def _replace(self, route: Route, message: FromSender, filters: Iterable[NumberedFilter]) -> Taken:
+        before = self._tables.get(route)
         table = _Table(message.incarnation, message.version, {each.number: each for each in filters})
         for each in table.filters.values():
             each.form()
-        self._tables[message.stream] = table
+        self._tables[route] = table
         old = {(each.subject, each.expression): each for each in before.filters.values()} if before is not None else {}
         new = {(each.subject, each.expression): each for each in table.filters.values()}
         return Taken(
-            self._confirmed(message.stream, table),
+            self._confirmed(route, table),
             tuple([each for key, each in new.items() if key not in old]),
             tuple([each for key, each in old.items() if key not in new]),
             before is None,
         )
 
-    def _apply(self, message: InterestChanged, table: _Table) -> Taken:
+    def _apply(self, route: Route, message: InterestChanged, table: _Table) -> Taken:
         for each in message.added:
             each.form()
         removed = tuple([table.filters.pop(number) for number in message.removed])
         table.filters |= {each.number: each for each in message.added}
         table.version = message.version
-        return Taken(self._confirmed(message.stream, table), message.added, removed)
+        return Taken(self._confirmed(route, table), message.added, removed)
 
-    def _confirmed(self, stream: Stream, table: _Table) -> InterestConfirmed:
-        self._asked_at.pop(stream, None)
-        self._current.add(stream)
-        return InterestConfirmed(stream, table.incarnation, table.version)
+    def _confirmed(self, route: Route, table: _Table) -> InterestConfirmed:
+        self._asked_at.pop(route, None)
+        self._current.add(route)
+        return InterestConfirmed(route[1], table.incarnation, table.version)
 
-    def _request(self, message: FromSender, now: float) -> InterestRequested | None:
-        asked_at = self._asked_at.get(message.stream)
+    def _request(self, route: Route, message: FromSender, now: float) -> InterestRequested | None:
+        asked_at = self._asked_at.get(route)
         if asked_at is not None and now < asked_at + ASK_S:
             return None
-        self._asked_at[message.stream] = now
+        self._asked_at[route] = now
         return InterestRequested(message.stream, message.incarnation, message.version)
 
 

@@ -120,8 +120,8 @@ class ProxyChannels:
     def forget(self, server: str, now: float) -> list[Output]:
         """Forget an access server that has left the domain: its interest is withdrawn from the others."""
         outputs = self.link_down(server, is_dead=True)
-        for stream in [each for each in self.incoming.streams() if each.origin == server]:
-            self.incoming.forget(stream)
+        for route in [each for each in self.incoming.routes() if each[0] == server]:
+            self.incoming.forget(route)
         self._advertised.pop(server, None)
         for source in self._spread.values():
             source.outgoing.forget(server)
@@ -157,7 +157,7 @@ class ProxyChannels:
     def _take(self, server: str, message: FromSender, now: float) -> list[Output]:
         if message.stream.origin != server or message.stream.group != self._group:
             raise RemoteProtocolError(f"{server} sent the interest of {message.stream.origin}", None)
-        taken = self.incoming.receive(message, now)
+        taken = self.incoming.receive(server, message, now)
         if message.stream.kind == "interest":
             outputs = self._spread_change(server, taken, now)
         else:
@@ -199,7 +199,7 @@ class ProxyChannels:
         if not (taken.added or taken.removed or taken.is_new):
             return []
         by_subject: dict[str | None, list[Interest]] = {}
-        for each in interests_of(self.incoming.filters(stream)):
+        for each in interests_of(self.incoming.filters((server, stream))):
             for subject in (None,) if each.subject is None else self._lineage(each.subject):
                 by_subject.setdefault(subject, []).append(each)
         self._advertised[server] = by_subject

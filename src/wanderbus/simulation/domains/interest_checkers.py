@@ -17,7 +17,7 @@ from wanderbus.filters.evaluate import evaluate
 from wanderbus.filters.merging import merge_conjunctions
 from wanderbus.filters.normal import NormalForm
 from wanderbus.filters.normalising import normal_form, to_node
-from wanderbus.simulation.domains.interest_hosts import GROUP, AccessHost, ResolutionHost
+from wanderbus.simulation.domains.interest_hosts import GROUP, RESOLUTION, AccessHost, ResolutionHost
 
 if TYPE_CHECKING:
     from wanderbus.simulation.domains.interest_scenario import AccessServer
@@ -46,11 +46,11 @@ def check_sound(access: Servers, draw: Random, *, advertised: bool) -> tuple[int
             if not server.is_alive or (advertised and not _matches(server.effective("advertisements"), event)):
                 continue
             for origin in wanting:
-                stream = Stream(GROUP, origin)
-                if origin == name or not server.host.tables.is_current(stream):
+                route = RESOLUTION, Stream(GROUP, origin)
+                if origin == name or not server.host.tables.is_current(route):
                     continue
                 checked += 1
-                if not _lets_through(interests_of(server.host.tables.filters(stream)), event):
+                if not _lets_through(interests_of(server.host.tables.filters(route)), event):
                     problems.append(f"{name} would not send {event.subject} {dict(event.attributes)} to {origin}")
     return checked, problems
 
@@ -72,7 +72,7 @@ def check_tables(access: Servers, resolution: ResolutionHost, *, advertised: boo
     for name, server in access.items():
         for source in server.host.sources.values():
             stream = source.outgoing.stream
-            at_resolution = interests_of(resolution.proxies.incoming.filters(stream))
+            at_resolution = interests_of(resolution.proxies.incoming.filters((name, stream)))
             if set(at_resolution) != set(source.interests.sent()):
                 problems.append(f"the resolution server has another table of {stream} than {name}")
         for origin in access:
@@ -81,7 +81,7 @@ def check_tables(access: Servers, resolution: ResolutionHost, *, advertised: boo
             merged = resolution.proxies.spread(origin)
             offered = _interests(server.filters["advertisements"])
             wanted = {each for each in merged if not advertised or any(overlap(each, one) for one in offered)}
-            got = set(interests_of(server.host.tables.filters(Stream(GROUP, origin))))
+            got = set(interests_of(server.host.tables.filters((RESOLUTION, Stream(GROUP, origin)))))
             if got != wanted:
                 problems.append(f"{name} has another table of {origin} than the resolution server spreads")
     return problems
@@ -105,12 +105,12 @@ def check_minimal(
 def check_nothing_left(access: Servers, resolution: ResolutionHost) -> list[str]:
     """Check that nothing is left when all filters are gone."""
     problems = []
-    for stream in resolution.proxies.incoming.streams():
-        if resolution.proxies.incoming.filters(stream):
-            problems.append(f"the resolution server still has filters of {stream}")
+    for route in resolution.proxies.incoming.routes():
+        if resolution.proxies.incoming.filters(route):
+            problems.append(f"the resolution server still has filters of {route}")
     for name, server in access.items():
         host: AccessHost = server.host
-        if any(host.tables.filters(stream) for stream in host.tables.streams()):
+        if any(host.tables.filters(route) for route in host.tables.routes()):
             problems.append(f"{name} still has filters of others")
     return problems
 

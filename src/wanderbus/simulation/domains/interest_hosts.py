@@ -123,7 +123,7 @@ class AccessHost(LinkedHost):
     def receive(self, server: str, message: Message, now: float) -> list[Output]:
         if isinstance(message, FromReceiver):
             return self.sources[message.stream.kind].outgoing.receive(server, message, now)
-        answer = self.tables.receive(message, now).answer
+        answer = self.tables.receive(server, message, now).answer
         return [SendToServer(server, answer)] if answer is not None else []
 
     def repeat(self, now: float) -> list[Output]:
