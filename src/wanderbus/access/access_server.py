@@ -197,9 +197,10 @@ class AccessServer:
             else:
                 self._sort(given, now)
                 self._parts.run(now)
-        self._parts.give(TRANSPORTS, for_transports)
-        self._parts.give(SERVER_LINKS, for_servers)
-        self._parts.run(now)
+        if for_transports or for_servers:
+            self._parts.give(TRANSPORTS, for_transports)
+            self._parts.give(SERVER_LINKS, for_servers)
+            self._parts.run(now)
         return self._parts.take_outputs()
 
     def _make_traffic(self, servers: ServerParts) -> ServerTraffic:

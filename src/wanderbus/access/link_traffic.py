@@ -173,7 +173,8 @@ class LinkTraffic:
             self._signalling.set_disconnected([by_link[link] for link in closed if link in by_link])
         for_transports += self._consumed(is_due=bool(for_transports))
         self._parts.give(TRANSPORTS, for_transports)
-        self._parts.give(BASELINE, for_baseline)
+        if for_baseline:
+            self._parts.give(BASELINE, for_baseline)
         if self._servers is not None:
             self._servers.give_broker_outputs(for_servers, for_leaders, for_interest)
         for session, reason in dropped:

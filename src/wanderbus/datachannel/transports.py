@@ -167,7 +167,8 @@ class Transports:
                 (over_udp if scope == DATA_SOCKET else over_tcp).append(TimerFired(key))
             elif type(given) is StreamReceived or type(given) is StreamClosed:
                 over_tcp.append(given)
-        self.load(udp=bool(over_udp), tcp=bool(over_tcp))
+        if self._udp is None or self._tcp is None:
+            self.load(udp=bool(over_udp), tcp=bool(over_tcp))
         self._parts.give(UDP, over_udp)
         self._parts.give(TCP, over_tcp)
         self._parts.run(now)
