@@ -6,10 +6,8 @@ import asyncio
 import errno
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -189,23 +187,6 @@ def test_a_role_starts_serves_and_survives_a_restart(tmp_path: Path) -> None:
         assert len(addresses) == 1
 
     run(story())
-
-
-def test_the_thread_that_writes_the_log_gets_the_interpreter_while_the_loop_works(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """The interval is a property of the process, so the test sets it back."""
-    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
-    sys.setswitchinterval(0.005)
-
-    async def story() -> None:
-        running = host(tmp_path, EchoRole())
-        await running.start()
-        await running.close()
-
-    run(story())
-    assert pytest.approx(sys.getswitchinterval()) == host_module.INTERPRETER_TURN_S
-    assert sys.getswitchinterval() < 0.001
 
 
 def test_two_roles_share_one_log(tmp_path: Path) -> None:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -38,10 +36,6 @@ from wanderbus.server.storage import Storage
 from wanderbus.sip.authentication.digest import Secret
 
 _log = logging.getLogger("wanderbus.server")
-
-INTERPRETER_TURN_S: Final = 0.0001
-"""Time for which a thread may go on while another one waits for the interpreter. The thread that writes the log needs
-it after each of its system calls: with Python's 5 ms, it would write and sync only while the loop is idle."""
 
 
 class DataDirectory(msgspec.Struct, frozen=True):
@@ -137,7 +131,6 @@ class Host:
         for each in self._running:
             await each.role.open(self._offer(each))
         if self.storage is not None:
-            sys.setswitchinterval(INTERPRETER_TURN_S)
             self.storage.start()
         for each in self._running:
             self._start_role(each)
