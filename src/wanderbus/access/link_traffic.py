@@ -17,24 +17,13 @@ from wanderbus.access.session_table import SessionTable
 from wanderbus.broker.core import Broker
 from wanderbus.broker.fair_queue import BYTES_A_UNIT
 from wanderbus.broker.messages import (
-    AdvertisementsChanged,
     Append,
-    ArrivalMatched,
-    ArrivalsTaken,
-    ArrivalsWanted,
-    AskLeader,
-    DecentralisedArrivalMatched,
-    DecentralisedInterestChanged,
     DevicesDoubted,
-    ForwardPublish,
-    InterestChanged,
     LinkClosed,
     LinkDropped,
     LinkOpened,
     MessageArrived,
-    RoutesAnswered,
     SendOnLink,
-    SendToLeader,
     ServerAsked,
 )
 from wanderbus.broker.signals import BrokerOutput, ForInterest, ForLeaders
@@ -153,16 +142,12 @@ class LinkTraffic:
                         dropped.append((session, reason))
                     else:
                         for_servers.append(output)
-                case ForwardPublish() | InterestChanged() | ArrivalMatched() | ArrivalsTaken() | ArrivalsWanted():
-                    for_leaders.append(output)
-                case AskLeader() | SendToLeader():
-                    for_leaders.append(output)
-                case DecentralisedInterestChanged() | AdvertisementsChanged() | DecentralisedArrivalMatched():
-                    for_interest.append(output)
-                case RoutesAnswered():
-                    for_interest.append(output)
                 case Append():
                     self._parts.emit_first(output)
+                case _ if isinstance(output, ForLeaders):
+                    for_leaders.append(output)
+                case _ if isinstance(output, ForInterest):
+                    for_interest.append(output)
                 case DevicesDoubted(user=user):
                     for_transports += self._signalling.probes(user)
                 case ServerAsked(link=link):
