@@ -15,9 +15,9 @@ from wanderbus.event import Event, Notification
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.settings.event_domain import Model
 from wanderbus.simulation.disk import SYNC_S_MAX
-from wanderbus.simulation.domains.domain_links import RequestedLinks
-from wanderbus.simulation.domains.ordered_device import OrderedDevice
-from wanderbus.simulation.domains.ordered_node import OrderedNode
+from wanderbus.simulation.domains.domain_device import DomainDevice
+from wanderbus.simulation.domains.domain_node import DomainNode
+from wanderbus.simulation.domains.links import DomainLinks
 from wanderbus.simulation.world import World
 
 AGENT_LINK_S: Final = 0.02
@@ -31,7 +31,7 @@ SUBJECTS: Final = tuple(f"Type.{number}" for number in range(8))
 MERGING: Final = Merging("perfect", 1.0)
 
 
-class Reader(OrderedDevice):
+class Reader(DomainDevice):
     """A device that notes how long each event was on its way."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -41,11 +41,11 @@ class Reader(OrderedDevice):
     def _reported(self, output: Any) -> None:
         match output:
             case Arrived(item=Notification(event=event)):
-                self.took_s.append(self._world.now - float(str(event["At"])))
+                self.took_s.append(self.world.now - float(str(event["At"])))
         super()._reported(output)
 
 
-def nodes_of(world: World, model: Model, window: int) -> list[OrderedNode]:
+def nodes_of(world: World, model: Model, window: int) -> list[DomainNode]:
     """Return running servers that are linked with each other."""
     key = world.random.randbytes(16)
     groups = ChannelGroups(key, 16)
@@ -54,8 +54,9 @@ def nodes_of(world: World, model: Model, window: int) -> list[OrderedNode]:
     for name in SERVERS:
         decentralised = DecentralisedChannels(directory, name, SERVERS, lambda _: True, lambda _: MERGING, [MERGING])
         channels = OwnChannels(directory, name, lambda _: MERGING, decentralised if model == "decentralised" else None)
-        nodes[name] = OrderedNode(world, name, channels, BrokerConfig(sweep_s=None, unacknowledged_max=window))
-    links = RequestedLinks(world, nodes, SERVER_LINK_S_MAX)
+        nodes[name] = DomainNode(world, name, channels, BrokerConfig(sweep_s=None, unacknowledged_max=window))
+    links = DomainLinks(world, nodes)
+    links.delay_s_max = SERVER_LINK_S_MAX
     for node in nodes.values():
         node.links = links
         node.start()
@@ -66,8 +67,8 @@ def times_s(seed: int, model: Model, window: int = 256) -> list[float]:
     """Return how long each event took to each subscriber; each server has a publisher and a subscriber to all."""
     world = World(seed)
     nodes = nodes_of(world, model, window)
-    publishers = [OrderedDevice(world, node, f"sip:p{node.name}@sim.test", "d", AGENT_LINK_S, int) for node in nodes]
-    readers = [Reader(world, node, f"sip:r{node.name}@sim.test", "d", AGENT_LINK_S, int) for node in nodes]
+    publishers = [DomainDevice(world, node, f"sip:p{node.name}@sim.test", "d", AGENT_LINK_S) for node in nodes]
+    readers = [Reader(world, node, f"sip:r{node.name}@sim.test", "d", AGENT_LINK_S) for node in nodes]
     world.run(5.0)
     for reader in readers:
         reader.subscribe("*", "")

@@ -19,7 +19,7 @@ from wanderbus.peers.leader_interest import LeaderInterest
 from wanderbus.peers.leader_session import LeaderSession
 from wanderbus.protocol import Attachment
 from wanderbus.protocol.session_stream import SessionStream
-from wanderbus.simulation.restored.scenario import RestoreScenario
+from wanderbus.simulation.domains.restore_scenario import RestoreScenario
 from wanderbus.simulation.scenario import Result
 
 SEEDS = range(1, 25)

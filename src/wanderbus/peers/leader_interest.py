@@ -8,7 +8,7 @@ removes once what it adds is confirmed: at no time is an event missed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from typing import Final
 
 from wanderbus import protocol
@@ -76,6 +76,15 @@ class LeaderInterest:
     def is_complete(self) -> bool:
         """Return whether the leader has all subscriptions that are wanted, and perhaps others."""
         return self._is_ready and not self._unconfirmed
+
+    def diagnostics(self) -> dict[str, Sized]:
+        """Return what is kept, by kind: what waits for the leader, and behind it what stands for local filters."""
+        waiting: dict[str, Sized] = {
+            "requested": self._requested,
+            "unconfirmed": self._unconfirmed,
+            "removals": self._removals,
+        }
+        return waiting | {"local": self._local, "keys": self._keys, "wanted": self._wanted, "present": self._present}
 
     def wanted(self) -> list[Key]:
         """Return the subjects and expressions that the leader should have."""

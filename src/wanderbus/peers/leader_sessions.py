@@ -98,6 +98,10 @@ class LeaderSessions:
         """Return the subscriptions here that do not count yet at some leader."""
         return list(self._pending)
 
+    def diagnostics(self) -> dict[str, LeaderInterest]:
+        """Return the interest in the channels of each leader."""
+        return {leader: session.interest for leader, session in self._sessions.items()}
+
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of the session at each leader."""
         return [

@@ -27,11 +27,17 @@ class World:
         self._digest = hashlib.sha256()
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
+        self._moments = 0
 
     @property
     def wall_us(self) -> int:
         """Return the simulated wall clock in microseconds since the Unix epoch."""
         return EPOCH_US + round(self.now * 1e6)
+
+    def moment(self) -> int:
+        """Return the next moment of the world: a number that tells what came before what."""
+        self._moments += 1
+        return self._moments
 
     def apart(self, name: str) -> random.Random:
         """Return a stream of random numbers apart from the others: draws from it do not change theirs."""
@@ -45,6 +51,11 @@ class World:
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         """Do ``action`` ``seconds`` from now."""
         self.at(self.now + seconds, action)
+
+    def at_random(self, times: int, start: float, end: float, action: Callable[[], None]) -> None:
+        """Do ``action`` several times, each at some second from ``start`` to ``end``."""
+        for _ in range(times):
+            self.at(self.random.uniform(start, end), action)
 
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
         """Let time pass until ``until``, or until ``done()`` holds."""

@@ -1,8 +1,7 @@
-"""Simulated server of a domain: broker, sessions at leaders and interest over a disk that crashes and fills."""
+"""Simulated server of a domain: broker, sessions at leaders and interest, and its links to the other servers."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final
@@ -11,22 +10,15 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.core import Broker
-from wanderbus.broker.messages import (
-    DiskFreed,
-    DiskFull,
-    LinkClosed,
-    LinkDropped,
-    LinkOpened,
-    MessageArrived,
-    SendOnLink,
-)
+from wanderbus.broker.messages import DiskFreed, DiskFull, LinkDropped, LogBegins, SendOnLink
 from wanderbus.broker.rollback.messages import LogRolledBack, ServerStarted
 from wanderbus.broker.signals import BrokerOutput, ForInterest, ForLeaders
 from wanderbus.broker.state.start import has_moved
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.composition import Composition
-from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer
+from wanderbus.machine import ClockRead, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.peers.decentralised_interest import DecentralisedInterest
 from wanderbus.peers.leader_sessions import LeaderSessions
@@ -40,76 +32,57 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
 )
 from wanderbus.peers.multicast_group import MulticastGroup
-from wanderbus.peers.parts import BROKER, SERVER_LINKS
+from wanderbus.peers.parts import BROKER, DECENTRALISED_INTEREST, MULTICAST_SOCKET, SERVER_LINKS
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.peers.server_traffic import ServerTraffic
 from wanderbus.records import SERVER_LOG
+from wanderbus.simulation.broker_host import BrokerHost
 from wanderbus.simulation.disk import DiskCopy
-from wanderbus.simulation.domains.domain_links import DomainLink, DomainLinks
-from wanderbus.simulation.storage import Storage
-from wanderbus.simulation.timers import Timers
+from wanderbus.simulation.domains.links import DomainLink, DomainLinks
+from wanderbus.simulation.domains.multicast_network import GROUP
 from wanderbus.simulation.world import World
 
 DOMAIN: Final = "sim.test"
 
+_SAVE_S: Final = (0.2, 8.0)
+_VISITOR: Final = "another device"
 
-class DomainNode(ABC):
-    """A server with the name ``name``, which crashes and starts over its disk; a subclass has the links to devices.
 
-    :param save_s: shortest and longest pause until the rows are saved again
-    """
+class DomainNode(BrokerHost):
+    """A server with the name ``name``, which crashes, and whose disk fills, is restored, or loses old records."""
 
-    def __init__(
-        self, world: World, name: str, channels: OwnChannels, config: BrokerConfig, *, save_s: tuple[float, float]
-    ) -> None:
-        self.name = name
+    links: DomainLinks
+    """The links between servers, which the scenario sets."""
+    sessions: LeaderSessions
+    """Sessions at the other leaders, of the same life as the broker."""
+
+    def __init__(self, world: World, name: str, channels: OwnChannels, config: BrokerConfig) -> None:
+        super().__init__(world, msgspec.structs.replace(config, server=name, domain=DOMAIN), save_s=_SAVE_S)
         self.channels = channels
-        self._config = msgspec.structs.replace(config, server=name, domain=DOMAIN)
-        self.storage = Storage(world, self._config, self.feed, save_s=save_s)
-        self.disk, self.engine = self.storage.disk, self.storage.engine
-        self.crashes = 0
-        self.problems: list[str] = []
+        self.is_fixed = True
+        """False if its channels may change when it starts."""
         self.rollbacks: list[str] = []
         """Reasons for which the broker took its log for an earlier copy."""
-        self.links: DomainLinks
-        """The links between servers, which the scenario sets."""
-        self.broker: Broker
-        """The broker of this life; while the server is down, that of the last one."""
-        self.sessions: LeaderSessions
-        """Sessions at the other leaders, of the same life as the broker."""
         self.interest: DecentralisedInterest | None = None
         """Interest in decentralised channels, of the same life; None if there are none."""
-        self._world = world
-        self._last_link = 0
-        self._open: dict[int, DomainLink] = {}
+        self.may_close: Callable[[DomainLink], bool] = lambda link: link.source is self
+        """Returns whether this server may close a link although everything is right: an own one, unless set."""
+        self.make_group: Callable[[], MulticastGroup] | None = None
+        """Returns the multicast group of a new life; None without one."""
+        self.send_to_group: Callable[[bytes], None] = lambda data: None
+        self._repaired = 0
+        self._server_links: dict[int, DomainLink] = {}
         """Open links to servers, by this server's number."""
-        self._devices: dict[int, Callable[[bytes], None]] = {}
-        """Function that sends to the device, by the number of its open link."""
-        self._timers = Timers(world, self._fire)
         self._is_full = False
-
-    @property
-    def alive(self) -> bool:
-        """Return whether the server runs."""
-        return self.storage.is_up
-
-    @property
-    def spark_subjects(self) -> tuple[str, ...]:
-        """Return the subjects that the engine matches."""
-        return self._config.spark_subjects
 
     # Host -----------------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Boot from the disk."""
-        state, decentralised = self.storage.start(), self.channels.decentralised
-        epoch = self.storage.lives
-        self.broker = Broker(state, self._config, channels=self.channels)
-        self.interest = (
-            None
-            if decentralised is None
-            else DecentralisedInterest(decentralised, epoch=epoch, group=self._make_group())
-        )
+    def _boot(self, state: BrokerState) -> None:
+        decentralised, epoch = self.channels.decentralised, self.storage.lives
+        self.broker = Broker(state, self.config, channels=self.channels)
+        if decentralised is not None:
+            group = None if self.make_group is None else self.make_group()
+            self.interest = DecentralisedInterest(decentralised, epoch=epoch, group=group)
         self.sessions = LeaderSessions(
             self.channels,
             epoch=epoch,
@@ -122,21 +95,10 @@ class DomainNode(ABC):
         links: Any = self._reports
         servers = ServerParts(self.channels.server, links, self.sessions, self.interest)
         self._traffic = ServerTraffic(self._parts, servers, DOMAIN)
-        self._note("starts")
-        self._start_parts()
-        self.storage.save_later(state)
-
-    def _make_group(self) -> MulticastGroup | None:
-        """Return the multicast group of a new life, None if the domain has none."""
-        return None
-
-    def _start_parts(self) -> None:
-        """Start the broker and then request the links, as an access server does."""
-        self._start_broker()
-        self._request_links()
-
-    def _start_broker(self) -> None:
-        self.feed(ServerStarted())
+        # No order may break a promise; an access server starts its broker first.
+        starts = [lambda: self.feed(ServerStarted()), self._request_links]
+        for start in starts if epoch % 2 else reversed(starts):
+            start()
 
     def _request_links(self) -> None:
         self._traffic.start(self._world.now)
@@ -144,17 +106,11 @@ class DomainNode(ABC):
 
     def crash(self, *, lose_rows: bool) -> None:
         """Lose power, and with it every link; the state file may be lost too."""
-        self.problems += self.check_rows()
-        self.crashes += 1
-        self.storage.stop()
+        self._repaired, self.interest = self.repaired_changes(), None
+        super().crash(lose_rows=lose_rows)
         self._is_full = False
-        self._note("crashes")
-        self._timers.clear()
-        self._open.clear()
-        self._devices.clear()
-        self._lose_devices()
+        self._server_links.clear()
         self.links.server_crashed(self)
-        self.storage.crash(lose_rows=lose_rows)
 
     def restore(self, copy: DiskCopy, *, lose_rows: bool) -> None:
         """Lose power, and start next time from an earlier copy of the disk."""
@@ -164,11 +120,6 @@ class DomainNode(ABC):
         if lose_rows:
             self.disk.forget_rows()
 
-    def next_link(self) -> int:
-        """Return the number of a new link, in rising order."""
-        self._last_link += 1
-        return self._last_link
-
     def fill_disk(self, *, is_full: bool) -> None:
         """Fill the disk, or make room."""
         if self.alive and self._is_full != is_full:
@@ -176,18 +127,24 @@ class DomainNode(ABC):
             self._note("disk full" if is_full else "disk freed")
             self.feed(DiskFull() if is_full else DiskFreed())
 
+    def drop_log(self) -> None:
+        """Lose old records of the log, as retention does."""
+        if self.alive and (end := self.disk.durable):
+            begins = self.storage.log_begins = max(self.storage.log_begins, self._world.random.randint(end // 2, end))
+            self._note(f"log begins at {begins}")
+            self.feed(LogBegins(begins))
+
     # Machines -------------------------------------------------------------------------------------------------------
 
-    def feed(self, *inputs: Any) -> None:
-        """Feed ``inputs`` to the broker, and perform what follows."""
-        if self.alive:
-            self._parts.give(BROKER, [ClockRead(self._world.wall_us), *inputs])
-            self._run()
+    def _step(self, inputs: Sequence[Any]) -> None:
+        self._parts.give(BROKER, inputs)
+        self._run()
 
-    def _feed_links(self, *reports: Any) -> None:
+    def _feed_part(self, part: Any, inputs: Sequence[Any]) -> None:
+        """Feed ``inputs`` to another part than the broker."""
         if self.alive:
-            self._parts.precede(BROKER, ClockRead(self._world.wall_us))
-            self._parts.give(SERVER_LINKS, reports)
+            self._parts.precede(BROKER, ClockRead(self.wall_us))
+            self._parts.give(part, inputs)
             self._run()
 
     def _run(self) -> None:
@@ -200,10 +157,12 @@ class DomainNode(ABC):
         for_leaders: list[ForLeaders] = []
         for_interest: list[ForInterest] = []
         for output in outputs:
-            if isinstance(output, SendOnLink):
-                self._check_durable(output.payload)
             match output:
-                case SendOnLink(link=link) | LinkDropped(link=link) if link not in self._devices:
+                case SendOnLink(link=link, payload=payload) if link not in self._wires:
+                    if payload[:1] != CAUSAL_PREFIX:  # messages of the causal order have their own check
+                        self._check_durable(protocol.decode_from_broker(payload))
+                    for_links.append(output)
+                case LinkDropped(link=link) if link not in self._wires:
                     for_links.append(output)
                 case _ if isinstance(output, ForLeaders):
                     for_leaders.append(output)
@@ -217,28 +176,22 @@ class DomainNode(ABC):
     def _perform(self, output: Input | Output) -> None:
         match output:
             case SendOnServerLink(link=number, payload=payload):
-                if link := self._open.get(number):
+                if link := self._server_links.get(number):
                     link.send(self, payload)
             case CloseServerLink(link=number, reason=reason):
-                if link := self._open.get(number):
+                if link := self._server_links.get(number):
                     self._close_link(link, reason)
             case ConnectServer(server=server):
                 self.links.watch(self.name, server)
-            case SendOnLink(link=number, payload=payload):
-                self._devices[number](payload)
-            case LinkDropped(link=number, reason=reason):
-                self._drop_device(number, reason)
-            case SetTimer(key=key, at=at):
-                self._timers.set(key, at)
-            case CancelTimer(key=key):
-                self._timers.cancel(key)
+            case SendDatagram(data=data):
+                self.send_to_group(data)
             case LogRolledBack(reason=reason, session=""):
                 self.rollbacks.append(reason)
-            case Output():
-                self.storage.perform(output)
+            case _:
+                super()._perform(output)
 
     def _fire(self, key: Hashable) -> None:
-        self._parts.precede(BROKER, ClockRead(self._world.wall_us))
+        self._parts.precede(BROKER, ClockRead(self.wall_us))
         assert self._parts.give_timer(key), key
         self._run()
 
@@ -248,77 +201,69 @@ class DomainNode(ABC):
         """Report a link to another server, in place of an earlier one of the same opener."""
         if not self.alive:
             return
-        for each in [one for one in self._open.values() if (one.source, one.target) == (link.source, link.target)]:
+        ends = link.source, link.target
+        for each in [one for one in self._server_links.values() if (one.source, one.target) == ends]:
             self.link_closed(each, "replaced")
         number, server = link.numbers[self.name], link.other(self).name
-        self._open[number] = link
+        self._server_links[number] = link
         self._note(f"link {number} with {server} opens")
-        self._feed_links(ServerLinkOpened(number, server, is_ours=self is link.source))
+        self._feed_part(SERVER_LINKS, [ServerLinkOpened(number, server, is_ours=self is link.source)])
 
     def link_closed(self, link: DomainLink, reason: str) -> bool:
         """Report a closed link; return False if that is known already."""
         number = link.numbers[self.name]
-        if self._open.pop(number, None) is None:
+        if self._server_links.pop(number, None) is None:
             return False
-        self._feed_links(ServerLinkClosed(number, link.other(self).name, reason))
+        self._feed_part(SERVER_LINKS, [ServerLinkClosed(number, link.other(self).name, reason)])
         return True
 
     def arrived(self, link: DomainLink, payloads: Sequence[bytes]) -> None:
         """Take messages of the other side of a link."""
         number, server = link.numbers[self.name], link.other(self).name
-        if number in self._open:
-            self._feed_links(*[ServerMessageReceived(number, server, each) for each in payloads])
+        if number in self._server_links:
+            self._feed_part(SERVER_LINKS, [ServerMessageReceived(number, server, each) for each in payloads])
+
+    def datagram_arrived(self, data: bytes) -> None:
+        """Take a datagram of the multicast group."""
+        self._feed_part(DECENTRALISED_INTEREST, [DatagramReceived(MULTICAST_SOCKET, GROUP, data)])
 
     def _close_link(self, link: DomainLink, reason: str) -> None:
         closing = f"{self.name} closes a link to {link.other(self).name}: {reason}"
         self._note(closing)
-        if not self._may_close(link):
+        if not self.may_close(link):
             self.problems.append(closing)
         self.links.break_link(link, self)
 
-    def _may_close(self, link: DomainLink) -> bool:
-        """Return whether this server may close ``link`` although everything is right."""
-        return False
+    # Visitors -------------------------------------------------------------------------------------------------------
 
-    # Links to devices -----------------------------------------------------------------------------------------------
+    def kick(self, user: str, device: str) -> bool:
+        """Remove a device from the sessions of its user, as ``kick --forget``; return whether it had a link."""
+        has_link = (user, device) in self._open.values()
+        if has_link:
+            self._visit(user, protocol.Kick(1, user, device, True))
+        return has_link
 
-    def close(self, link: int, reason: str) -> None:
-        """Report a link to a device as lost, unless that is known already."""
-        if self._devices.pop(link, None) is not None:
-            self.feed(LinkClosed(link, reason))
+    def end_visits(self) -> None:
+        """Let the devices that have removed others leave again, if a crash of the server has undone that."""
+        if self.alive:
+            for session in list(self.broker.state.sessions.values()):
+                if _VISITOR in session.devices:
+                    self._visit(session.user)
 
-    def _open_device(self, link: int, user: str, device: str, send: Callable[[bytes], None]) -> None:
-        """Report a link to a device, to which ``send`` sends."""
-        self._devices[link] = send
-        self.feed(LinkOpened(link, user, device))
-
-    def _device_sent(self, link: int, payloads: Sequence[bytes]) -> None:
-        """Take messages of a device."""
-        self.feed(*[MessageArrived(link, payload) for payload in payloads])
-
-    @abstractmethod
-    def _drop_device(self, link: int, reason: str) -> None:
-        """Close the link to a device for the broker."""
-
-    @abstractmethod
-    def _lose_devices(self) -> None:
-        """Break the links to all devices in a crash."""
+    def _visit(self, user: str, *messages: protocol.AgentMessage) -> None:
+        """Attach another device of a user, let it send ``messages``, and leave."""
+        wire = self.open(user, _VISITOR, 0.0, lambda link, payloads: None)
+        assert wire is not None, "the server runs"
+        for each in (protocol.Attach(1, "default", None, keep=True), *messages, protocol.Leave(2)):
+            wire.up.send(protocol.encode(each))
+        self._world.after(0.01, lambda: self.close(wire.link, "left"))
 
     # Checks ---------------------------------------------------------------------------------------------------------
 
-    def _check_durable(self, payload: bytes) -> None:
-        """Note an event that is announced before it is durable; messages of the causal order have their own check."""
-        if payload[:1] == CAUSAL_PREFIX:
-            return
-        match protocol.decode_from_broker(payload):
-            case protocol.Notify(id=event) | protocol.NotifyServer(id=event) | protocol.PublishAccepted(id=event):
-                if event.origin == self.name and event.number >= self.disk.durable:
-                    self.problems.append(f"{event} was announced before it was durable")
-
-    def check_rows(self) -> Iterator[str]:
-        """Yield the differences between the live state and those on the disk."""
-        for problem in self.storage.check_rows(self.broker.state):
-            yield f"{self.name}: {problem}"
+    def repaired_changes(self) -> int:
+        """Return the changes of interest that were sent by multicast and repaired by links, in all lives."""
+        counts = {} if self.interest is None else self.interest.multicast_counts()
+        return self._repaired + sum(each.repaired for each in counts.values())
 
     def check_nothing_waits(self) -> Iterator[str]:
         """Yield what is still on its way though all is quiet."""
@@ -334,19 +279,14 @@ class DomainNode(ABC):
         for identity, row in self.broker.state.subscriptions.items():
             if row.history:
                 yield f"{self.name} has not caught up {identity}: {row.history}"
-        if self.sessions.pending:
-            yield f"{self.name} has subscriptions that do not count: {self.sessions.pending}"
-        if self.interest is not None:
-            if retained := self.broker.state.decentralised.causal.outgoing.retained:
-                yield f"{self.name} retains {sorted(retained)}"
-            if self.interest.pending:
-                yield f"{self.name} has subscriptions that do not count: {self.interest.pending}"
-        for link in self._open:
+        for part in (self.sessions, self.interest):
+            if part is not None and part.pending:
+                yield f"{self.name} has subscriptions that do not count: {part.pending}"
+        if self.interest is not None and (retained := self.broker.state.decentralised.causal.outgoing.retained):
+            yield f"{self.name} retains {sorted(retained)}"
+        for link in self._server_links:
             if left := self._reports.unconsumed[link]:
                 yield f"{self.name} has consumed {left} messages of a link too few"
-
-    def _note(self, what: str) -> None:
-        self._world.note(self.name, what)
 
 
 class _LinkReports:

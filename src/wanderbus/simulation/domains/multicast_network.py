@@ -10,7 +10,7 @@ from wanderbus.machine import Address
 from wanderbus.simulation.world import World
 
 if TYPE_CHECKING:
-    from wanderbus.simulation.domains.decentralised_node import DecentralisedNode
+    from wanderbus.simulation.domains.domain_node import DomainNode
 
 GROUP: Final[Address] = ("239.255.7.1", 5602)
 RECORDED_MAX: Final = 20
@@ -41,7 +41,7 @@ class MulticastNetwork:
     def __init__(
         self,
         world: World,
-        nodes: Mapping[str, DecentralisedNode],
+        nodes: Mapping[str, DomainNode],
         is_reachable: Callable[[str, str], bool],
         draw: Random,
     ) -> None:

@@ -37,7 +37,6 @@ def check_weeks(server: WeeksServer, devices: Sequence[WeeksDevice]) -> list[str
     """Return one line for every broken promise in the finished world."""
     log = server.disk.records()
     truth = Truth(server.config, _history(server, devices))
-    assert server.broker is not None
     truth.fold(log, server.broker.state.wall_us)
     problems = [*server.problems, *server.watch.problems, *truth.problems, *server.check_rows()]
     problems += _check_counters(server, truth)
@@ -70,7 +69,6 @@ def _history(server: WeeksServer, devices: Sequence[WeeksDevice]) -> Happened:
 
 def _check_counters(server: WeeksServer, truth: Truth) -> Iterator[str]:
     """Check that the broker's counters equal those of the log (SPEC G-21)."""
-    assert server.broker is not None
     state = server.broker.state
     for row in state.sessions.values():
         stream = truth.stream(row.user, row.name)
@@ -108,7 +106,6 @@ def _check_counters(server: WeeksServer, truth: Truth) -> Iterator[str]:
 
 def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
     """Check that nothing is kept for longer than somebody may request it."""
-    assert server.broker is not None
     state, config = server.broker.state, server.config
     queues = [its_own for _, queue in state.queue.waiting() for its_own in queue.queues.values()]
     events = {entry.event.id for _, queue in state.queue.waiting() for entry in queue}
@@ -212,7 +209,6 @@ def _check_ends(server: WeeksServer, device: WeeksDevice, life: Life, truth: Tru
     """Check that every subscriber was notified of the end of its subscription, and of its replacement (SPEC G-10 to
     G-12, X21).
     """
-    assert server.broker is not None
     notified = {over.subscription.id for over in life.over}
     for identity in life.wanted:
         known = truth.known[identity]

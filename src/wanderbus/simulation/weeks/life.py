@@ -35,9 +35,8 @@ class Habits(msgspec.Struct, frozen=True):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A message of the stream as it arrived on ``link``, and the part that the conversation passed on."""
+    """A message of the stream as it arrived, and the part that the conversation passed on."""
 
-    link: int
     message: protocol.Attachment | protocol.Notify | protocol.NotifyGap
     items: tuple[tuple[Item, tuple[str, ...]], ...]
     """Items, each with its subscriptions."""
@@ -50,11 +49,10 @@ class Life:
     epoch: int
     session: str
     keep: bool
+    keep_queue: bool = False
     received: list[Received] = field(default_factory=list)
     processed: list[tuple[Item, str]] = field(default_factory=list)
     """Each item that the application has consumed, with its subscription."""
     wanted: dict[str, None] = field(default_factory=dict)
     """Subscriptions that it requested and has not requested to end."""
     over: list[SubscriptionOver] = field(default_factory=list)
-    publishes: int = 0
-    requests: int = 0

@@ -86,7 +86,7 @@ class MoveScenario(Scenario):
     # Servers ----------------------------------------------------------------------------------------------------
 
     def _crash(self, server: WeeksServer) -> None:
-        if server.broker is not None:
+        if server.alive:
             server.crash(lose_rows=self.world.random.random() < 0.3)
             self.world.after(self.world.random.choice([5.0, HOUR_S]), server.start)
 
@@ -180,7 +180,6 @@ class MoveScenario(Scenario):
                 if isinstance(message, protocol.Notify):
                     found[message.number] = _seen(protocol.decode_event(bytes(message.event)))
 
-        assert server.broker is not None
         session = server.broker.state.sessions[session_key(_USER, "default")]
         readers = tuple(protocol.Reader(n, each) for n, each in enumerate(session.subscriptions, 1))
         wire = server.open(_USER, "desk", _DELAY_S, receive)

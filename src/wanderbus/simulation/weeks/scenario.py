@@ -88,7 +88,7 @@ class WeeksScenario(Scenario):
 
     def counts(self) -> dict[str, float]:
         log = self.server.disk.records()
-        sessions = list(self.server.broker.state.sessions.values()) if self.server.broker else []
+        sessions = list(self.server.broker.state.sessions.values()) if self.server.alive else []
         return {
             "days": self.days,
             "devices": len(self.devices),
@@ -154,7 +154,7 @@ class WeeksScenario(Scenario):
         if self._has_patterns:
             late = timedelta(seconds=self._extra.uniform(0, LATE_S_MAX))
             attributes["At"] = datetime.fromtimestamp(self.clock.read() / 1e6, UTC) - late
-        device.publish(subject, attributes, twice=draw.random() < 0.1, outbox=draw.random() < 0.2)
+        device.offer(subject, attributes, twice=draw.random() < 0.1, outbox=draw.random() < 0.2)
 
     def _plan_wishes(self, device: WeeksDevice) -> None:
         """Plan subscriptions: some at first, with changes later."""
@@ -283,17 +283,15 @@ class WeeksScenario(Scenario):
 
     def _crash(self) -> None:
         draw = self.world.random
-        if self.server.broker is None:
+        if not self.server.alive:
             return
         self.server.crash(lose_rows=draw.random() < 0.3)
-        for device in (*self.devices, *self._visitors):
-            device.server_crashed()
         if draw.random() < 0.3:
             self._jump()
         self.world.after(draw.choice([5.0, 300.0, 3 * HOUR_S]), self._boot)
 
     def _boot(self) -> None:
-        if self.server.broker is None:
+        if not self.server.alive:
             self.server.start()
 
     # End
@@ -326,7 +324,7 @@ class WeeksScenario(Scenario):
     def _at_rest(self) -> bool:
         """Return whether reachable devices have their responses and have consumed all that the broker has."""
         broker = self.server.broker
-        if broker is None or broker.engine.is_waiting:
+        if not self.server.alive or broker.engine.is_waiting:
             return False
         next_us = broker.state.patterns.next_us
         if next_us is not None and next_us <= broker.state.wall_us:

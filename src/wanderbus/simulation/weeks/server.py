@@ -10,15 +10,7 @@ import msgspec
 from wanderbus import protocol
 from wanderbus.broker.core import Broker
 from wanderbus.broker.disconnection import DisconnectionHook
-from wanderbus.broker.messages import (
-    Append,
-    LinkClosed,
-    LinkDropped,
-    LinkOpened,
-    MessageArrived,
-    SendOnLink,
-    UserStatusChanged,
-)
+from wanderbus.broker.messages import UserStatusChanged
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_kinds import Kind
@@ -27,16 +19,15 @@ from wanderbus.broker.state.engine_events import is_waited_for
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
-from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.machine import Input, Output
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.simulation.storage import Storage
-from wanderbus.simulation.timers import Timers
+from wanderbus.simulation.broker_host import BrokerHost
 from wanderbus.simulation.weeks.clock import ClockWatch, WallClock
 from wanderbus.simulation.weeks.hook import handled
 from wanderbus.simulation.weeks.policy import LATEST, latest
 from wanderbus.simulation.weeks.stream import name_of
 from wanderbus.simulation.weeks.windows import LOTS, are_lots
-from wanderbus.simulation.weeks.wire import Direction, Wire
+from wanderbus.simulation.wire import Wire
 from wanderbus.simulation.world import World
 
 _HOUR_S: Final = 3_600.0
@@ -63,46 +54,33 @@ class Offered(msgspec.Struct, frozen=True):
     wall_us: int
 
 
-class WeeksServer:
-    """Starts, crashes and restarts a broker, and records what the log does not contain."""
+class WeeksServer(BrokerHost):
+    """A broker that crashes and starts again, with a record of what its log does not contain."""
 
     def __init__(self, world: World, clock: WallClock, config: BrokerConfig) -> None:
-        self.config = config
-        self.storage = Storage(world, config, self.feed, save_s=(_HOUR_S, 48 * _HOUR_S))
-        self.disk, self.engine = self.storage.disk, self.storage.engine
+        super().__init__(world, config, save_s=(_HOUR_S, 48 * _HOUR_S))
         self.watch = ClockWatch(config.clock_slew_max)
-        self.crashes = 0
-        self.broker: Broker | None = None
-        self.walls_us: dict[int, int] = {}
-        """Wall clock at each decision, by offset of its record."""
         self.sent: list[Sent] = []
         self.offered: dict[str, Offered] = {}
         """Time when each event was last offered, by name."""
         self.offsets: dict[int, int] = {}
         """Next offset of the log when each link was opened, by link."""
-        self.problems: list[str] = []
-        self._world = world
-        self._clock = clock
-        self._links = 0
-        self._wires: dict[int, Wire] = {}
-        self._open: dict[int, tuple[str, str]] = {}
-        """User and device of every link that the broker has to regard as open."""
-        self._attached: set[int] = set()
-        self._statuses: dict[str, str] = {}
-        self._timers = Timers(world, lambda key: self.feed(TimerFired(key)))
         self.on_output: Callable[[Output], None] = lambda output: None
         """Called with each output that is not for a link, the disk, the engine or a clock."""
+        self._clock = clock
+        self._attached: set[int] = set()
+        self._statuses: dict[str, str] = {}
         self._overdue_us: dict[tuple[str, str], int] = {}
         """Absent devices past the grace time, except the last device: the time when that was known."""
         self._over_us: dict[str, int] = {}
         """Sessions that are over: the time when that was known."""
 
-    # Host
-    # --------------------------------------------------------------------------------------------------------------
+    @property
+    def wall_us(self) -> int:
+        """Return the wall clock of the server."""
+        return self._clock.read()
 
-    def start(self) -> None:
-        """Boot from the disk."""
-        state = self.storage.start()
+    def _boot(self, state: BrokerState) -> None:
         self.watch.booted(state.wall_us)
         self.broker = Broker(
             state,
@@ -111,89 +89,42 @@ class WeeksServer:
             hook=DisconnectionHook(handled),
             policies=QueuePolicies({LATEST: latest}),
         )
-        self._note("starts")
         self.feed(ServerStarted())
-        self.storage.save_later(state)
 
     def crash(self, *, lose_rows: bool) -> None:
         """Lose power, and with it every link; the state file may be lost too."""
-        self.crashes += 1
-        self.problems += self.check_rows()
-        self.broker = None
-        self._timers.clear()
         self._statuses.clear()
         self._attached.clear()
-        for wire in self._wires.values():
-            wire.cut()
-        self._wires.clear()
-        self._open.clear()
-        self.storage.crash(lose_rows=lose_rows)
+        super().crash(lose_rows=lose_rows)
         kept = len(self.disk.log)
         self.offered = {uid: offered for uid, offered in self.offered.items() if offered.last <= kept}
 
-    def feed(self, *inputs: Input) -> None:
-        """Feed ``inputs`` to the broker, the wall clock first, and perform its outputs."""
-        if self.broker is None:
-            return
-        wall_us = self._clock.read()
-        outputs = self.broker.step([ClockRead(wall_us), *inputs], self._world.now)
-        self.watch.observe(self._world.now, wall_us, self.broker.state.wall_us)
+    def _step(self, inputs: Sequence[Input]) -> None:
+        outputs = self.broker.step(inputs, self._world.now)
+        self.watch.observe(self._world.now, self.wall_us, self.broker.state.wall_us)
         for output in outputs:
-            self._perform(output, wall_us)
+            self._perform(output)
 
-    def _perform(self, output: Output, wall_us: int) -> None:
-        match output:
-            case SendOnLink(link=link, payload=payload):
-                self._send(link, payload)
-            case Append(entries=entries):
-                self.walls_us.update((offset, wall_us) for offset, _, _ in entries)
-                self.storage.perform(output)
-            case SetTimer(key=key, at=at):
-                self._timers.set(key, at)
-            case CancelTimer(key=key):
-                self._timers.cancel(key)
-            case UserStatusChanged(user=user, status=status):
-                self._statuses[user] = status
-            case LinkDropped(link=link, reason=reason):
-                if wire := self._wires.get(link):
-                    wire.cut()
-                    wire.on_drop()
-                    self.close(link, reason)
-            case _ if not self.storage.perform(output):
-                self.on_output(output)
+    def _report(self, output: Output) -> None:
+        if isinstance(output, UserStatusChanged):
+            self._statuses[output.user] = output.status
+        else:
+            self.on_output(output)
 
-    # Links -----------------------------------------------------------------------------------------------------
+    # Links ----------------------------------------------------------------------------------------------------------
 
     def open(
         self, user: str, device: str, delay_s: float, receive: Callable[[int, Sequence[bytes]], None]
     ) -> Wire | None:
         """Open a link to a device, which replaces its earlier one; None while the server is down."""
-        if self.broker is None:
-            return None
-        self._links += 1
-        link = self._links
-        up = Direction(self._world, delay_s, lambda payloads: self._arrived(link, payloads))
-        wire = Wire(link, up, Direction(self._world, delay_s, lambda payloads: receive(link, payloads)))
-        for other, whose in list(self._open.items()):
-            if whose == (user, device):
-                del self._open[other]
-                self._wires.pop(other).cut()
-        self._open[link] = user, device
-        self._wires[link] = wire
-        self.offsets[link] = self.broker.state.offset
-        self._note(f"link {link} opens to {user}/{device}")
-        self.feed(LinkOpened(link, user, device))
+        offset = self.broker.state.offset if self.alive else 0
+        wire = super().open(user, device, delay_s, receive)
+        if wire is not None:
+            self.offsets[wire.link] = offset
         return wire
 
-    def close(self, link: int, reason: str) -> None:
-        """Report a link as lost, unless it is known already."""
-        if self._wires.pop(link, None) is not None:
-            self._open.pop(link, None)
-            self._note(f"link {link} closes: {reason}")
-            self.feed(LinkClosed(link, reason))
-
     def _arrived(self, link: int, payloads: Sequence[bytes]) -> None:
-        if self.broker is None:
+        if not self.alive:
             return
         state, events, first = self.broker.state, [], self.broker.state.offset
         for payload in payloads:
@@ -204,37 +135,24 @@ class WeeksServer:
                     self._open.pop(link, None)
                 case protocol.Publish(event=event):
                     events.append(event)
-        self.feed(*[MessageArrived(link, payload) for payload in payloads])
+        super()._arrived(link, payloads)
         for event in events:
             self.offered[name_of(event)] = Offered(event, first, state.offset, state.wall_us, self._clock.read())
 
     def _send(self, link: int, payload: bytes) -> None:
-        match protocol.decode_from_broker(payload):
-            case protocol.Notify(id=identity) as notify:
-                if opened := self._open.get(link):
-                    assert self.broker is not None
-                    read = self.broker.readers(link)
-                    subscriptions = tuple(read[handle] for handle in notify.readers if handle in read)
-                    self.sent.append(Sent(self.broker.state.wall_us, *opened, notify, subscriptions))
-                self._check_durable(identity.number)
-            case protocol.PublishAccepted(id=identity):
-                self._check_durable(identity.number)
-        if wire := self._wires.get(link):
-            wire.down.send(payload)
-
-    def _check_durable(self, offset: int) -> None:
-        if offset >= self.disk.durable:
-            self.problems.append(f"event {offset} was announced before it was durable")
-
-    def _note(self, what: str) -> None:
-        self._world.note("server", what)
+        notify = protocol.decode_from_broker(payload)
+        if isinstance(notify, protocol.Notify) and (opened := self._open.get(link)):
+            read = self.broker.readers(link)
+            subscriptions = tuple(read[handle] for handle in notify.readers if handle in read)
+            self.sent.append(Sent(self.broker.state.wall_us, *opened, notify, subscriptions))
+        super()._send(link, payload)
 
     # Checks at any moment
     # ----------------------------------------------------------------------------------------------
 
     def check_now(self) -> Iterator[str]:
         """Yield the inconsistencies of the live broker."""
-        if self.broker is None:
+        if not self.alive:
             return
         state = self.broker.state
         for row in state.sessions.values():
@@ -287,16 +205,10 @@ class WeeksServer:
 
     def check_reported(self) -> Iterator[str]:
         """Yield the users whose last reported status is wrong; no report may be in flight."""
-        if self.broker is not None:
+        if self.alive:
             for user, status in self._statuses.items():
                 if status != self.broker.status(user):
                     yield f"{user} is {self.broker.status(user)}, it was reported {status}"
-
-    def check_rows(self) -> Iterator[str]:
-        """Yield the differences between live state, rows with the rest of the log, and the log alone (DESIGN 5.1)."""
-        if self.broker is None:
-            return
-        yield from self.storage.check_rows(self.broker.state)
 
 
 def _is_needed(state: BrokerState, session: SessionRow) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from wanderbus.simulation.weeks.wire import Direction
+from wanderbus.simulation.wire import Direction
 from wanderbus.simulation.world import World
 
 if TYPE_CHECKING:
@@ -45,21 +44,22 @@ class DomainLink:
             each.cut()
 
 
-class DomainLinks(ABC):
-    """All links between servers; a subclass decides when a link is opened again."""
+class DomainLinks:
+    """All links between servers, which request them: at the first start without a pause, and when one is closed."""
 
-    def __init__(self, world: World, nodes: Mapping[str, DomainNode], delay_s_max: float) -> None:
-        self.delay_s_max = delay_s_max
+    def __init__(self, world: World, nodes: Mapping[str, DomainNode]) -> None:
+        self.delay_s_max = 0.05
         self._world = world
         self._nodes = nodes
         self._sides: Mapping[str, int] = {}
         """Side of the partition on which each server is; servers of different sides have no links."""
         self._links: dict[tuple[str, str], DomainLink] = {}
         """The newest link from each server to each other one."""
+        self._pending: set[tuple[str, str]] = set()
 
-    @abstractmethod
     def watch(self, source: str, target: str) -> None:
         """Open a link soon, and open it again whenever it is closed."""
+        self._request(source, target, at_once=not self._nodes[source].crashes)
 
     def partition(self, sides: Mapping[str, int]) -> None:
         """Break the links between servers of different sides; with no sides all can be reached."""
@@ -83,11 +83,8 @@ class DomainLinks(ABC):
 
     def server_crashed(self, node: DomainNode) -> None:
         """Break all links of a server."""
-        for link in self._of(node):
+        for link in [each for each in self._links.values() if node in (each.source, each.target)]:
             self.break_link(link)
-
-    def _of(self, node: DomainNode) -> list[DomainLink]:
-        return [each for each in self._links.values() if node in (each.source, each.target)]
 
     def is_reachable(self, source: str, target: str) -> bool:
         """Return whether no partition separates two servers."""
@@ -95,64 +92,6 @@ class DomainLinks(ABC):
 
     def _may_open(self, source: str, target: str) -> bool:
         return self._nodes[source].alive and self._nodes[target].alive and self.is_reachable(source, target)
-
-    def _open(self, source: str, target: str) -> None:
-        one, other = self._nodes[source], self._nodes[target]
-        delay_s = self._world.random.uniform(0.0005, self.delay_s_max)
-        link = self._links[source, target] = DomainLink(self._world, one, other, delay_s)
-        other.link_opened(link)
-        one.link_opened(link)
-
-    def _notice(self, link: DomainLink, node: DomainNode) -> None:
-        """Report a broken link to one of its servers."""
-        is_news = node.link_closed(link, "it failed")
-        if node is link.source:
-            self._closed_at_source(link, is_news=is_news)
-
-    @abstractmethod
-    def _closed_at_source(self, link: DomainLink, *, is_news: bool) -> None:
-        """Prepare for the next link; ``is_news`` is False if the source has lost this one in a crash."""
-
-
-class PolledLinks(DomainLinks):
-    """Links that are polled: the world tries to open each one again and again, also while a server is down."""
-
-    def __init__(self, world: World, nodes: Mapping[str, DomainNode], delay_s_max: float) -> None:
-        super().__init__(world, nodes, delay_s_max)
-        self._watched: set[tuple[str, str]] = set()
-
-    def watch(self, source: str, target: str) -> None:
-        """Open a link soon, and open it again whenever it is closed."""
-        if (source, target) not in self._watched:
-            self._watched.add((source, target))
-            self._world.after(self._world.random.uniform(0.0, RETRY_S_MAX), lambda: self._poll(source, target))
-
-    def server_crashed(self, node: DomainNode) -> None:
-        """Break all links of a server; its own side closes at once, so that they can be opened when it starts."""
-        for link in self._of(node):
-            self.break_link(link, node)
-
-    def _poll(self, source: str, target: str) -> None:
-        if (source, target) not in self._links and self._may_open(source, target):
-            self._open(source, target)
-        self._world.after(self._world.random.uniform(0.02, RETRY_S_MAX), lambda: self._poll(source, target))
-
-    def _closed_at_source(self, link: DomainLink, *, is_news: bool) -> None:
-        key = link.source.name, link.target.name
-        if self._links.get(key) is link:
-            del self._links[key]
-
-
-class RequestedLinks(DomainLinks):
-    """Links that their servers request: at the first start without a pause, and when one is closed."""
-
-    def __init__(self, world: World, nodes: Mapping[str, DomainNode], delay_s_max: float) -> None:
-        super().__init__(world, nodes, delay_s_max)
-        self._pending: set[tuple[str, str]] = set()
-
-    def watch(self, source: str, target: str) -> None:
-        """Open a link soon, and open it again whenever it is closed."""
-        self._request(source, target, at_once=not self._nodes[source].crashes)
 
     def _request(self, source: str, target: str, *, at_once: bool = False) -> None:
         if (source, target) not in self._pending:
@@ -167,6 +106,14 @@ class RequestedLinks(DomainLinks):
         elif self._nodes[source].alive:  # otherwise it requests the link when it starts
             self._request(source, target)
 
-    def _closed_at_source(self, link: DomainLink, *, is_news: bool) -> None:
-        if is_news:
+    def _open(self, source: str, target: str) -> None:
+        one, other = self._nodes[source], self._nodes[target]
+        delay_s = self._world.random.uniform(0.0005, self.delay_s_max)
+        link = self._links[source, target] = DomainLink(self._world, one, other, delay_s)
+        other.link_opened(link)
+        one.link_opened(link)
+
+    def _notice(self, link: DomainLink, node: DomainNode) -> None:
+        """Report a broken link to one of its servers; the source requests the next one, unless it has crashed."""
+        if node.link_closed(link, "it failed") and node is link.source:
             self._request(link.source.name, link.target.name)

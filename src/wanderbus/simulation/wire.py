@@ -40,14 +40,21 @@ class Direction:
 
 
 class Wire:
-    """Both directions of one link."""
+    """Both directions of one link; ``up`` and ``down`` deliver at the broker and at the device."""
 
-    def __init__(self, link: int, up: Direction, down: Direction) -> None:
+    def __init__(
+        self,
+        world: World,
+        link: int,
+        delay_s: float,
+        up: Callable[[Sequence[bytes]], None],
+        down: Callable[[Sequence[bytes]], None],
+    ) -> None:
         self.link = link
-        self.up = up
-        self.down = down
+        self.up = Direction(world, delay_s, up)
+        self.down = Direction(world, delay_s, down)
         self.on_drop: Callable[[], None] = lambda: None
-        """Called when the broker ends the link."""
+        """Called when the broker ends the link, or crashes."""
 
     def cut(self) -> None:
         """Break both directions."""

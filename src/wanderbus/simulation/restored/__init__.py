@@ -1,1 +1,0 @@
-"""Simulated servers that are restored from an earlier copy of their disk."""
