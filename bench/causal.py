@@ -73,7 +73,6 @@ class Domain:
         self.links = CountedLinks(self, self.nodes, counts)
         self._counts = counts
         self._seconds = seconds
-        self._sequence = 0
         draw = self.world.random
         self._interest = [
             frozenset(server for server in range(SERVERS) if draw.random() < INTERESTED / SERVERS) for _ in range(TYPES)
@@ -96,11 +95,6 @@ class Domain:
         self.world.run(self._seconds)
         total = self._counts.header_bytes + self._counts.mark_bytes
         self._counts.bytes_per_copy = round(total / max(1, self._counts.copies), 2)
-
-    def next_sequence(self) -> int:
-        """Return the next place in the history of the world."""
-        self._sequence += 1
-        return self._sequence
 
     def reported(self, node: CausalNode, output: Output) -> None:
         """Reply to some of the deliveries."""

@@ -51,10 +51,6 @@ class CausalDomain(Protocol):
 
     limits: CausalLimits
 
-    def next_sequence(self) -> int:
-        """Return the next place in the history of the world."""
-        ...
-
     def reported(self, node: CausalNode, output: Output) -> None:
         """Take a durable output of a node's machine."""
         ...
@@ -118,7 +114,7 @@ class CausalNode:
             if isinstance(output, WriteRecord):
                 world.note(f"server {self.server}", f"writes {output.record!r}")
                 payload = msgspec.msgpack.encode(output.record)
-                entry = (len(self.disk.log), self._domain.next_sequence(), payload)
+                entry = (len(self.disk.log), world.moment(), payload)
                 self.disk.append(SERVER_LOG, [entry], self._synced)
             elif isinstance(output, SetTimer):
                 self._set_timer(output)

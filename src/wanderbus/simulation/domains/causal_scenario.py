@@ -68,7 +68,6 @@ class CausalScenario(Scenario):
         self.links = CausalLinks(self, self.nodes, draw.choice([0.01, 0.1, 1.0, 3.0]))
         self.removed: set[int] = set()
         self._forgotten: set[int] = set()
-        self._sequence = 0
         self._tokens = 0
         self._payloads = 0
         self._exports: list[tuple[int, int, Origin]] = []
@@ -79,11 +78,6 @@ class CausalScenario(Scenario):
             self._add_node(server)
         self._interest = {subject: self._some_servers() for subject in range(self.size + 2)}
         self._reply_chance = 0.7 / max(1.0, self.size * 0.4)
-
-    def next_sequence(self) -> int:
-        """Return the next place in the history of the world."""
-        self._sequence += 1
-        return self._sequence
 
     def _check_promises(self) -> None:
         history = [each for node in self.nodes.values() for each in node.history()]
@@ -251,7 +245,7 @@ class CausalScenario(Scenario):
             return
         self._tokens += 1
         self._moving[self._tokens] = source.server, target.server
-        self._exports.append((self.next_sequence(), self._tokens, source.machine.origin))
+        self._exports.append((self.world.moment(), self._tokens, source.machine.origin))
         source.feed(ExportPast(self._tokens))
 
     # Checks ----------------------------------------------------------------------------------------------------------
