@@ -36,7 +36,8 @@ from wanderbus.mobility.session.session import SIPCommunicationStatus, SIPSessio
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
-from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, password_of
+from wanderbus.simulation.server import password_of
+from wanderbus.simulation.sip.site import Home
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.sdp import MediaDescription
@@ -71,25 +72,15 @@ class Manner(msgspec.Struct, frozen=True):
     """Transport to the server, and in the Contact."""
 
 
-class Home(msgspec.Struct, frozen=True):
-    """A home domain: the address of its server, and the other domains that it vouches for."""
-
-    domain: str = DOMAIN
-    address: Address = SERVER_ADDRESS
-    vouches_for: tuple[str, ...] = ()
-
-
 class SIPParty:
     """One user of ``home`` on one device, across restarts.
 
     ``on_established`` is called with each session that both sides agreed on, and whether it was an update.
     """
 
-    def __init__(
-        self, name: str, ip: str, manner: Manner, world: World, network: Network, home: Home | None = None
-    ) -> None:
+    def __init__(self, name: str, ip: str, manner: Manner, world: World, network: Network, home: Home) -> None:
         self.name = name
-        self.home = home or Home()
+        self.home = home
         self.uri = f"sip:{name}@{self.home.domain}"
         self.ip = ip
         self.manner = manner

@@ -17,13 +17,12 @@ from wanderbus.machine import Output
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.scenario import Scenario
-from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, SERVER_IP, password_of
+from wanderbus.simulation.server import SERVER_IP
 from wanderbus.simulation.signalling import SHARES, SignallingDraw, Stream
 from wanderbus.simulation.sip.checkers import check_left_over, check_mended
 from wanderbus.simulation.sip.party import Manner, SIPParty
 from wanderbus.simulation.sip.plans import plan_calm, plan_rough
-from wanderbus.simulation.world import SeededRandom
-from wanderbus.sip.proxy.bindings import Binding
+from wanderbus.simulation.sip.site import Home, Site
 from wanderbus.sip.proxy.sip_server import SOCKET, SIPServer
 
 ACTIVE_S: Final = 40.0
@@ -63,6 +62,7 @@ class SIPScenario(Scenario):
     signalling_shares: Sequence[float] = SHARES
     """Shares of parties that signal over a stream in other seeds."""
     signalling_stream: Stream = "TCP"
+    homes: Sequence[Home] = (Home(),)
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
@@ -73,9 +73,9 @@ class SIPScenario(Scenario):
         self._left: list[str] = []
         self._places = 0
         self._moved_at: dict[tuple[str, str], float] = {}
-        self._registrar: Node | None = None
-        self._key = b""
-        self._kept: dict[str, tuple[Binding, ...]] = {}
+        self._sites = [
+            Site(self.world, self.network, home, self.signalling_stream, self._report) for home in self.homes
+        ]
         draw = self.world.random
         most = draw.choices([2, 5, 15, 50], [35, 40, 20, 5])[0]
         count = draw.randint(2, most)
@@ -86,16 +86,9 @@ class SIPScenario(Scenario):
             party.on_established = self._established
 
     @property
-    def server(self) -> SIPServer:
-        """Return the running SIP server."""
-        assert self._registrar is not None
-        assert isinstance(self._registrar.machine, SIPServer)
-        return self._registrar.machine
-
-    @property
     def servers(self) -> Mapping[str, SIPServer]:
         """Return the running SIP servers, by domain."""
-        return {DOMAIN: self.server}
+        return {site.home.domain: site.server for site in self._sites}
 
     def counts(self) -> dict[str, float]:
         return {
@@ -123,11 +116,9 @@ class SIPScenario(Scenario):
             spike_s=draw.choice([0.5, 2.0]),
         )
 
-    def _registrars(self) -> Sequence[Node | None]:
-        return [self._registrar]
-
     def _new_party(self, number: int) -> SIPParty:
-        return SIPParty(f"user{number}", self._fresh_ip(), self._manner(), self.world, self.network)
+        home = self.homes[number % len(self.homes)]
+        return SIPParty(f"user{number}", self._fresh_ip(), self._manner(), self.world, self.network, home)
 
     def _manner(self) -> Manner:
         draw = self.world.random
@@ -188,7 +179,7 @@ class SIPScenario(Scenario):
         for party in self.parties:
             party.retire()
         self.world.run(self.world.now + RETIRED_S)
-        nodes = [node for node in (*self._registrars(), *(party.node for party in self.parties)) if node is not None]
+        nodes = [each.node for each in (*self._sites, *self.parties) if each.node is not None]
         self.problems += check_left_over(nodes, self.servers, self.parties)
 
     # Actions of the plans ------------------------------------------------------------------------------------------
@@ -224,37 +215,16 @@ class SIPScenario(Scenario):
             party.start(forgetful=forgetful)
 
     def stop_server(self, *, forgetful: bool) -> None:
-        """Kill the server; its bindings are kept unless it is ``forgetful``."""
-        if self._registrar is not None and self._registrar.alive:
+        """Kill one of the servers; its bindings are kept unless it is ``forgetful``."""
+        site = self.world.random.choice(self._sites)
+        if site.is_up:
             self.restarts += 1
-            self._kept = {} if forgetful else self.server.location.snapshot()
-            self._registrar.kill()
+            site.stop(forgetful=forgetful)
 
     def start_server(self) -> None:
-        """Start the server if it is down, with the kept bindings."""
-        if self._registrar is None or not self._registrar.alive:
-            random = SeededRandom(self.world)
-            # Dialogs through the proxy survive a restart, because its key stays the same.
-            self._key = self._key or random.token(16)
-            server = SIPServer(
-                DOMAIN,
-                SERVER_ADDRESS,
-                password_of,
-                random,
-                self._key,
-                expires_min_s=5,
-                streams={"TCP": SERVER_ADDRESS},
-            )
-            self._registrar = Node(
-                "registrar",
-                server,
-                {SOCKET: SERVER_ADDRESS},
-                self.world,
-                self.network,
-                self._ignore_report,
-                streams={SOCKET: SERVER_ADDRESS},
-            )
-            self._registrar.perform(server.restore(self._kept, self.world.now))
+        """Start the servers that are down, with the kept bindings."""
+        for site in self._sites:
+            site.start()
 
     def close_stream(self, party: SIPParty) -> None:
         """Close a connection of ``party``, if it has any."""
@@ -266,8 +236,8 @@ class SIPScenario(Scenario):
         self.network.cut(SERVER_IP)
         self.world.after(seconds, lambda: self.network.mend(SERVER_IP))
 
-    def _ignore_report(self, output: Output) -> None:
-        """Ignore reports: the bindings are read from the server itself."""
+    def _report(self, node: Node, output: Output) -> None:
+        """Take a report of a server; the bindings are read from the server itself."""
 
     def _fresh_ip(self) -> str:
         self._places += 1

@@ -152,6 +152,11 @@ class SIPServer:
             self._parts.add(MEDIA, media.step, self._route_media)
 
     @property
+    def transaction_count(self) -> int:
+        """Return the number of transactions that exist."""
+        return self._layer.transaction_count
+
+    @property
     def drops(self) -> Mapping[str, int]:
         """Number of discarded or refused messages so far, by reason."""
         return self._layer.drops
