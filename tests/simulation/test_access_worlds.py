@@ -35,7 +35,7 @@ class Server(SIPParty):
             super()._consider(id, update=update)
             return
         Server.redirected += 1
-        self._feed(Refuse(id, 302, contacts=(f"sip:broker@{owner.ip}:{SIP_PORT}",)))
+        self.feed(Refuse(id, 302, contacts=(f"sip:broker@{owner.ip}:{SIP_PORT}",)))
 
 
 class Caller(SIPParty):
@@ -45,7 +45,7 @@ class Caller(SIPParty):
         if self.running:
             self._calls += 1
             self.wanted[uri] = id = f"{self.name}-{self._life}-{self._calls}"
-            self._feed(CreateSession(id, uri, self.media, is_service=True))
+            self.feed(CreateSession(id, uri, self.media, is_service=True))
 
 
 class AccessWorld:

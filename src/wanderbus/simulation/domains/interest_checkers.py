@@ -43,14 +43,14 @@ def check_sound(access: Servers, draw: Random, *, advertised: bool) -> tuple[int
             if server.is_known_again and _matches(server.effective("interest"), event)
         ]
         for name, server in access.items():
-            if not server.is_alive or (advertised and not _matches(server.effective("advertisements"), event)):
+            if not server.running or (advertised and not _matches(server.effective("advertisements"), event)):
                 continue
             for origin in wanting:
                 route = RESOLUTION, Stream(GROUP, origin)
-                if origin == name or not server.host.tables.is_current(route):
+                if origin == name or not server.machine.tables.is_current(route):
                     continue
                 checked += 1
-                if not _lets_through(interests_of(server.host.tables.filters(route)), event):
+                if not _lets_through(interests_of(server.machine.tables.filters(route)), event):
                     problems.append(f"{name} would not send {event.subject} {dict(event.attributes)} to {origin}")
     return checked, problems
 
@@ -70,7 +70,7 @@ def check_tables(access: Servers, resolution: ResolutionHost, *, advertised: boo
     """Check that every table is what its sender sends, and that advertisements decide who gets what."""
     problems = []
     for name, server in access.items():
-        for source in server.host.sources.values():
+        for source in server.machine.sources.values():
             stream = source.outgoing.stream
             at_resolution = interests_of(resolution.proxies.incoming.filters((name, stream)))
             if set(at_resolution) != set(source.interests.sent()):
@@ -81,7 +81,7 @@ def check_tables(access: Servers, resolution: ResolutionHost, *, advertised: boo
             merged = resolution.proxies.spread(origin)
             offered = _interests(server.filters["advertisements"])
             wanted = {each for each in merged if not advertised or any(overlap(each, one) for one in offered)}
-            got = set(interests_of(server.host.tables.filters((RESOLUTION, Stream(GROUP, origin)))))
+            got = set(interests_of(server.machine.tables.filters((RESOLUTION, Stream(GROUP, origin)))))
             if got != wanted:
                 problems.append(f"{name} has another table of {origin} than the resolution server spreads")
     return problems
@@ -94,7 +94,7 @@ def check_minimal(
     problems = []
     for name, server in access.items():
         local = server.filters["interest"]
-        problems += _minimal(name, server.host.sources["interest"].interests.sent(), local, mode)
+        problems += _minimal(name, server.machine.sources["interest"].interests.sent(), local, mode)
         both = mode if spread_mode in ("none", "perfect") else "imperfect"
         spread = resolution.proxies.spread(name)
         problems += _antichain(f"the proxies of {name}", spread)
@@ -109,7 +109,7 @@ def check_nothing_left(access: Servers, resolution: ResolutionHost) -> list[str]
         if resolution.proxies.incoming.filters(route):
             problems.append(f"the resolution server still has filters of {route}")
     for name, server in access.items():
-        host: AccessHost = server.host
+        host: AccessHost = server.machine
         if any(host.tables.filters(route) for route in host.tables.routes()):
             problems.append(f"{name} still has filters of others")
     return problems

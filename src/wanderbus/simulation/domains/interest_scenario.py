@@ -29,6 +29,7 @@ from wanderbus.simulation.domains.interest_hosts import (
     LinkUp,
     ResolutionHost,
 )
+from wanderbus.simulation.host import Host
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.scenario import Scenario
@@ -38,28 +39,23 @@ REPAIRED_S: Final = 200.0
 SUBJECTS: Final = ("Flights", "Gates", None)
 
 
-class AccessServer:
+class AccessServer(Host[AccessHost]):
     """An access server across its lives: its filters are durable, and usually its tables."""
 
     def __init__(self, name: str, ip: str) -> None:
+        super().__init__(AccessHost)
         self.name = name
         self.ip = ip
         self.life = 0
-        self.node: Node | None = None
         self.tables = IncomingStreams()
         self.filters: dict[Kind, dict[Hashable, Wanted]] = {"interest": {}, "advertisements": {}}
         self.waiting: dict[tuple[Kind, Hashable], int] = {}
         """Version from which a filter counts, for filters that do not yet."""
 
     @property
-    def is_alive(self) -> bool:
-        """Return whether the server runs."""
-        return self.node is not None and self.node.alive
-
-    @property
     def is_known_again(self) -> bool:
         """Return whether the server runs, and has been confirmed since its link last began."""
-        return self.is_alive and self.host.sources["interest"].outgoing.effective >= 0
+        return self.running and self.machine.sources["interest"].outgoing.effective >= 0
 
     @property
     def host(self) -> AccessHost:
@@ -70,9 +66,9 @@ class AccessServer:
 
     def effective(self, kind: Kind) -> dict[Hashable, Wanted]:
         """Return the filters that count at all servers that are alive."""
-        if self.is_alive:
+        if self.running:
             for key, version in list(self.waiting.items()):
-                if self.host.sources[key[0]].outgoing.effective >= version:
+                if self.machine.sources[key[0]].outgoing.effective >= version:
                     del self.waiting[key]
         return {id: wanted for id, wanted in self.filters[kind].items() if (kind, id) not in self.waiting}
 
@@ -107,7 +103,7 @@ class InterestScenario(Scenario):
         self.access = {
             name: AccessServer(name, f"10.0.1.{number}") for number, name in enumerate(f"a{n}" for n in range(count))
         }
-        self.resolution: Node | None = None
+        self.resolution = Host(ResolutionHost)
         self.changes = self.covered = self.kills = self.cuts = self.checks = 0
         self._past_messages = self._lives = self._ids = 0
         self._addresses: dict[str, Address] = {}
@@ -150,8 +146,6 @@ class InterestScenario(Scenario):
     @property
     def proxies(self) -> ResolutionHost:
         """Return the machine of the resolution server."""
-        assert self.resolution is not None
-        assert isinstance(self.resolution.machine, ResolutionHost)
         return self.resolution.machine
 
     def check_soundness(self) -> None:
@@ -168,7 +162,7 @@ class InterestScenario(Scenario):
         server = draw.choice(list(self.access.values()))
         what = draw.random()
         if what < 0.72:
-            if server.is_alive:
+            if server.running:
                 self._change_filters(server)
         elif what < 0.75:
             self._kill(server)
@@ -195,7 +189,7 @@ class InterestScenario(Scenario):
         self._update(server, kind, added, [])
 
     def _update(self, server: AccessServer, kind: Kind, added: dict[Hashable, Wanted], removed: list[Hashable]) -> None:
-        source = server.host.sources[kind]
+        source = server.machine.sources[kind]
         before, version = source.interests.sent(), source.outgoing.version
         is_new = not removed and not server.filters[kind].keys() & added.keys()
         counts_from, outputs = source.update(added, removed, self.world.now)
@@ -209,8 +203,7 @@ class InterestScenario(Scenario):
             server.waiting.pop((kind, id), None)
         server.filters[kind] |= added
         server.waiting |= {(kind, id): counts_from for id in added}
-        assert server.node is not None
-        server.node.perform(server.host.translated(outputs))
+        server.node.perform(server.machine.translated(outputs))
 
     def _expression(self, kind: Kind) -> str:
         draw = self.world.random
@@ -249,7 +242,7 @@ class InterestScenario(Scenario):
     def _start_resolution(self) -> None:
         self._lives += 1
         host = ResolutionHost(self._lives, self.spread_mode, self.access, advertised=self.advertised)
-        self.resolution = self._node(RESOLUTION, host, ("10.0.0.1", 1_000 + self._lives))
+        self.resolution.node = self._node(RESOLUTION, host, ("10.0.0.1", 1_000 + self._lives))
         for server in self.access.values():
             self._link_later(server)
 
@@ -261,40 +254,35 @@ class InterestScenario(Scenario):
         self._links[server.name] = number = self._links.get(server.name, 0) + 1
 
         def link() -> None:
-            if self._links[server.name] == number and server.is_alive and self._is_resolution_alive():
-                assert server.node is not None
-                assert self.resolution is not None
+            if self._links[server.name] == number and server.running and self.resolution.running:
                 if self.network.is_cut(server.ip):
                     self._link_later(server)
                     return
-                self.resolution.feed([LinkUp(server.name, self._addresses[server.name])])
-                server.node.feed([LinkUp(RESOLUTION, self._addresses[RESOLUTION])])
+                self.resolution.feed(LinkUp(server.name, self._addresses[server.name]))
+                server.feed(LinkUp(RESOLUTION, self._addresses[RESOLUTION]))
 
         self.world.after(self.world.random.uniform(0.01, 0.5), link)
 
     def _kill(self, server: AccessServer) -> None:
-        if not server.is_alive:
+        if not server.running:
             return
-        assert server.node is not None
         self.kills += 1
-        self._past_messages += server.host.messages
-        server.node.kill()
+        self._past_messages += server.machine.messages
+        server.kill()
         self._links[server.name] = self._links.get(server.name, 0) + 1
-        if self._is_resolution_alive():
-            assert self.resolution is not None
-            self.resolution.feed([LinkDown(server.name, True)])
+        if self.resolution.running:
+            self.resolution.feed(LinkDown(server.name, True))
         self.world.after(self.world.random.uniform(0.1, 3.0), lambda: self._start(server))
 
     def _kill_resolution(self) -> None:
-        if not self._is_resolution_alive():
+        if not self.resolution.running:
             return
-        assert self.resolution is not None
         self.kills += 1
         self._past_messages += self.proxies.messages
         self.resolution.kill()
         for server in self.access.values():
-            if server.is_alive and server.node is not None:
-                server.node.feed([LinkDown(RESOLUTION, True)])
+            if server.running:
+                server.feed(LinkDown(RESOLUTION, True))
         self.world.after(self.world.random.uniform(0.1, 3.0), self._start_resolution)
 
     def _cut(self, server: AccessServer) -> None:
@@ -304,21 +292,17 @@ class InterestScenario(Scenario):
         self.network.cut(server.ip)
 
         def end() -> None:
-            if server.is_alive and server.node is not None and self._is_resolution_alive():
-                server.node.feed([LinkDown(RESOLUTION, False)])
-            if self.resolution is not None and self.resolution.alive and server.is_alive:
-                self.resolution.feed([LinkDown(server.name, False)])
+            if server.running and self.resolution.running:
+                server.feed(LinkDown(RESOLUTION, False))
+            if self.resolution.running and server.running:
+                self.resolution.feed(LinkDown(server.name, False))
             self.network.mend(server.ip)
             self._link_later(server)
 
         self.world.after(self.world.random.uniform(0.1, 5.0), end)
 
-    def _is_resolution_alive(self) -> bool:
-        return self.resolution is not None and self.resolution.alive
-
     def _nodes(self) -> list[Node]:
-        nodes = [self.resolution, *(server.node for server in self.access.values())]
-        return [node for node in nodes if node is not None]
+        return [self.resolution.node, *(server.node for server in self.access.values())]
 
     def _host_of(self, node: Node) -> LinkedHost:
         assert isinstance(node.machine, LinkedHost)

@@ -76,7 +76,6 @@ def check_delivered(servers: Mapping[str, LinkedServer]) -> Iterator[str]:
 def check_rest(servers: Iterable[LinkedServer]) -> Iterator[str]:
     """Yield a problem for each server that has more than the state of its open links."""
     for server in servers:
-        assert server.node is not None
         timers = [key for key in server.node.timers.keys if isinstance(key, tuple)]
         of_links = [key for key in timers if key[0] == "rudp"]
         if server.machine.pending or any(key[0] not in ("rudp", "look") for key in timers):

@@ -98,7 +98,7 @@ class LinksScenario(Scenario):
             "crashes": self.crashes,
             "partitions": self.partitions,
             "injected": self.attacker.injected,
-            "dropped": sum(each.machine.dropped.total() for each in self.servers.values() if each.is_alive),
+            "dropped": sum(each.machine.dropped.total() for each in self.servers.values() if each.running),
             "datagrams": self.network.delivered,
         }
 
@@ -139,14 +139,14 @@ class LinksScenario(Scenario):
     # Events of the world ---------------------------------------------------------------------------------------------
 
     def _start(self, server: LinkedServer) -> None:
-        if not server.is_alive:
+        if not server.running:
             if usurper := self._usurpers.pop(server.name, None):
                 usurper.kill()
                 self.attacker.usurped.discard(server.address)
             server.start()
 
     def _some_server(self) -> LinkedServer | None:
-        alive = [server for server in self.servers.values() if server.is_alive]
+        alive = [server for server in self.servers.values() if server.running]
         return self.world.random.choice(alive) if alive else None
 
     def _send(self) -> None:

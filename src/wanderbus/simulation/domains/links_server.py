@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from wanderbus.machine import Address, Input, Output
+from wanderbus.machine import Address, Output
 from wanderbus.peers.links import ServerLinks
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -20,6 +20,7 @@ from wanderbus.peers.messages import (
 )
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.simulation.domains.links_checkers import LinkRecord, check_message, encode_message
+from wanderbus.simulation.host import Host
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom
 
@@ -31,10 +32,11 @@ SOCKET: Final = "servers"
 _SIZES: Final = (0, 0, 10, 200, 1_100, 3_000, 60_000)
 
 
-class LinkedServer:
+class LinkedServer(Host[ServerLinks]):
     """A server that crashes and restarts with its static keys, and its owner, which sends and reads."""
 
     def __init__(self, scenario: LinksScenario, name: str, address: Address) -> None:
+        super().__init__(ServerLinks)
         draw = scenario.world.random
         self.name = name
         self.address = address
@@ -42,25 +44,12 @@ class LinkedServer:
         self.reset_key = draw.randbytes(KEY_BYTES)
         self.wanted: set[str] = set()
         """Servers that it keeps links to."""
-        self.node: Node | None = None
         self.links: dict[int, LinkRecord] = {}
         """Its open links, by number."""
         self.unreachable: set[str] = set()
         """Servers that it has reported as unreachable, and not as reachable again."""
         self._scenario = scenario
         self._last_number = 0
-
-    @property
-    def is_alive(self) -> bool:
-        """Return whether the server runs."""
-        return self.node is not None
-
-    @property
-    def machine(self) -> ServerLinks:
-        """Return the machine of the present life."""
-        assert self.node is not None
-        assert isinstance(self.node.machine, ServerLinks)
-        return self.node.machine
 
     def start(self) -> None:
         """Start, and connect to all wanted servers."""
@@ -81,17 +70,10 @@ class LinkedServer:
 
     def crash(self, *, loses_reset_key: bool = False) -> None:
         """Stop at once; all connections are lost."""
-        assert self.node is not None
-        self.node.kill()
-        self.node = None
+        self.kill()
         self.links.clear()
         if loses_reset_key:
             self.reset_key = self._scenario.world.random.randbytes(KEY_BYTES)
-
-    def feed(self, *inputs: Input) -> None:
-        """Feed inputs to the machine, if the server runs."""
-        if self.node is not None:
-            self.node.feed(inputs)
 
     def want(self, server: str, *, is_wanted: bool) -> None:
         """Keep a link to ``server`` from now on, or no longer."""

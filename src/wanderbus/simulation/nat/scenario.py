@@ -55,8 +55,7 @@ class NATTraveller(Traveller):
 
     def disconnect(self) -> None:
         """End the session."""
-        assert self._node is not None
-        self._node.feed([Disconnect()])
+        self.feed(Disconnect())
 
     def _addresses(self) -> dict[str, Address]:
         if self.nat is None:

@@ -28,7 +28,7 @@ def check_mended(servers: Mapping[str, SIPServer], parties: Sequence[SIPParty], 
 def check_left_over(nodes: Sequence[Node], servers: Mapping[str, SIPServer], parties: Sequence[SIPParty]) -> list[str]:
     """Return one line for all state that remains after every party retired and all timers expired."""
     problems = [f"{node.name}: timer {key!r} is left" for node in nodes for key in node.timers.keys]
-    counts = {party.name: party.agent.transaction_count for party in parties}
+    counts = {party.name: party.machine.transaction_count for party in parties}
     counts |= {f"registrar of {domain}": server.transaction_count for domain, server in servers.items()}
     problems += [f"{name}: {count} transactions are left" for name, count in counts.items() if count]
     problems += [f"{party.name}: session {id} is left" for party in parties for id in party.sessions]

@@ -34,6 +34,7 @@ from wanderbus.mobility.messages import (
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.session.session import SIPCommunicationStatus, SIPSession
 from wanderbus.mobility.user_agent import UserAgent
+from wanderbus.simulation.host import Host
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import password_of
@@ -72,15 +73,18 @@ class Manner(msgspec.Struct, frozen=True):
     """Transport to the server, and in the Contact."""
 
 
-class SIPParty:
+class SIPParty(Host[UserAgent]):
     """One user of ``home`` on one device, across restarts.
 
     ``on_established`` is called with each session that both sides agreed on, and whether it was an update.
     """
 
-    def __init__(self, name: str, ip: str, manner: Manner, world: World, network: Network, home: Home) -> None:
+    def __init__(
+        self, name: str, ip: str, manner: Manner, world: World, network: Network, home: Home | None = None
+    ) -> None:
+        super().__init__(UserAgent)
         self.name = name
-        self.home = home
+        self.home = home or Home()
         self.uri = f"sip:{name}@{self.home.domain}"
         self.ip = ip
         self.manner = manner
@@ -88,7 +92,6 @@ class SIPParty:
         """URI of each wanted peer, and the id of the present session with it."""
         self.disk: dict[str, bytes] = {}
         self.problems: list[str] = []
-        self.node: Node | None = None
         self.on_established: Callable[[SIPParty, str, bool], None] = lambda party, id, update: None
         self._world = world
         self._network = network
@@ -115,21 +118,9 @@ class SIPParty:
         return {SOCKET: (self.ip, ports[transport])} if transport in ports else {}
 
     @property
-    def running(self) -> bool:
-        """Return whether the process runs."""
-        return self.node is not None
-
-    @property
-    def agent(self) -> UserAgent:
-        """Return the current user agent."""
-        assert self.node is not None
-        assert isinstance(self.node.machine, UserAgent)
-        return self.node.machine
-
-    @property
     def sessions(self) -> Mapping[str, SIPSession]:
         """Return the sessions of the user agent, none while it is down."""
-        return self.agent.sessions if self.running else {}
+        return self.machine.sessions if self.running else {}
 
     def start(self, *, forgetful: bool = False) -> None:
         """Start with the contents of the disk, or without if ``forgetful``."""
@@ -149,25 +140,19 @@ class SIPParty:
         )
         ours = {agent.sessions[id].remote_uri: id for id in adopted if agent.sessions[id].created_here}
         self.wanted = {uri: ours.get(uri) for uri in self.wanted}
-        self._feed(Start(), *self._updates())
+        self.feed(Start(), *self._updates())
         for id in adopted:
             if agent.sessions[id].created_here and self.wanted.get(agent.sessions[id].remote_uri) != id:
                 self._terminate(id)
         for uri in [uri for uri in self.wanted if uri not in ours]:
             self._call_later(uri)
 
-    def kill(self) -> None:
-        """Die as by kill -9; the disk is kept."""
-        assert self.node is not None
-        self.node.kill()
-        self.node = None
-
     def move(self, ip: str) -> None:
         """Change the address to ``ip``; update the registration and every session (SPEC D-08)."""
         self.ip = ip
-        if self.node is not None:
+        if self.running:
             self.node.rebind({SOCKET: self.contact}, self.streams)
-            self._feed(AddressChanged(self.contact), *self._updates())
+            self.feed(AddressChanged(self.contact), *self._updates())
 
     def call(self, uri: str) -> None:
         """Want a session with ``uri`` from now on."""
@@ -191,7 +176,7 @@ class SIPParty:
         """End every session and the registration, and want nothing more."""
         self.wanted.clear()
         self.disk.clear()
-        self._feed(Stop())
+        self.feed(Stop())
 
     def talks_to(self, peer: SIPParty, id: str) -> bool:
         """Return whether session ``id`` is CONNECTED here and leads to the address of ``peer``."""
@@ -222,15 +207,11 @@ class SIPParty:
     def _updates(self) -> list[Input]:
         return [UpdateSession(id, self.media, self.manner.method) for id in self.sessions]
 
-    def _feed(self, *inputs: Input) -> None:
-        if self.node is not None:
-            self.node.feed(inputs)
-
     def _create(self, uri: str) -> None:
         if self.running:
             self._calls += 1
             self.wanted[uri] = id = f"{self.name}-{self._life}-{self._calls}"
-            self._feed(CreateSession(id, uri, self.media))
+            self.feed(CreateSession(id, uri, self.media))
 
     def _call_later(self, uri: str) -> None:
         life = self._life
@@ -243,7 +224,7 @@ class SIPParty:
 
     def _terminate(self, id: str) -> None:
         self.disk.pop(id, None)
-        self._feed(TerminateSession(id))
+        self.feed(TerminateSession(id))
 
     def _report_later(self, output: Output) -> None:
         """Call the owner after the machine's outputs are performed: its reply must not overtake them."""
@@ -279,15 +260,15 @@ class SIPParty:
             if life != self._life:
                 return
             if not update and draw.random() < self.manner.refusal:
-                self._feed(Refuse(id, 486))
+                self.feed(Refuse(id, 486))
             else:
-                self._feed(Answer(id, self.media))
+                self.feed(Answer(id, self.media))
 
         if self.manner.answer_s_max == 0.0:
             answer()
             return
         if self.manner.rings and not update:
-            self._feed(Ring(id))
+            self.feed(Ring(id))
         self._world.after(draw.uniform(0.0, self.manner.answer_s_max), answer)
 
     def _established(self, id: str, *, update: bool) -> None:

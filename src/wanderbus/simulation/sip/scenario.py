@@ -88,7 +88,7 @@ class SIPScenario(Scenario):
     @property
     def servers(self) -> Mapping[str, SIPServer]:
         """Return the running SIP servers, by domain."""
-        return {site.home.domain: site.server for site in self._sites}
+        return {site.home.domain: site.machine for site in self._sites}
 
     def counts(self) -> dict[str, float]:
         return {
@@ -179,7 +179,7 @@ class SIPScenario(Scenario):
         for party in self.parties:
             party.retire()
         self.world.run(self.world.now + RETIRED_S)
-        nodes = [each.node for each in (*self._sites, *self.parties) if each.node is not None]
+        nodes = [*(site.node for site in self._sites), *(party.node for party in self.parties)]
         self.problems += check_left_over(nodes, self.servers, self.parties)
 
     # Actions of the plans ------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class SIPScenario(Scenario):
     def stop_server(self, *, forgetful: bool) -> None:
         """Kill one of the servers; its bindings are kept unless it is ``forgetful``."""
         site = self.world.random.choice(self._sites)
-        if site.is_up:
+        if site.running:
             self.restarts += 1
             site.stop(forgetful=forgetful)
 
@@ -228,7 +228,7 @@ class SIPScenario(Scenario):
 
     def close_stream(self, party: SIPParty) -> None:
         """Close a connection of ``party``, if it has any."""
-        if party.node is not None:
+        if party.running:
             party.node.close_any_stream(SOCKET)
 
     def cut_server(self, seconds: float) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from wanderbus.machine import Address, Output
+from wanderbus.simulation.host import Host
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, password_of
@@ -26,7 +27,7 @@ class Home(msgspec.Struct, frozen=True):
     vouches_for: tuple[str, ...] = ()
 
 
-class Site:
+class Site(Host[SIPServer]):
     """The server of a home: its key is kept in a restart, its bindings usually too; ``report`` gets its reports."""
 
     def __init__(
@@ -37,8 +38,8 @@ class Site:
         stream: Literal["TCP", "TLS"],
         report: Callable[[Node, Output], None],
     ) -> None:
+        super().__init__(SIPServer)
         self.home = home
-        self.node: Node | None = None
         self._world = world
         self._network = network
         self._stream = stream
@@ -48,27 +49,14 @@ class Site:
         """Key of Record-Route: dialogs through the proxy survive a restart, because it stays the same."""
         self._kept: dict[str, tuple[Binding, ...]] = {}
 
-    @property
-    def is_up(self) -> bool:
-        """Return whether the server runs."""
-        return self.node is not None and self.node.alive
-
-    @property
-    def server(self) -> SIPServer:
-        """Return the machine of this life, or of the last one."""
-        assert self.node is not None
-        assert isinstance(self.node.machine, SIPServer)
-        return self.node.machine
-
     def stop(self, *, forgetful: bool) -> None:
         """Kill the server; its bindings are kept unless it is ``forgetful``."""
-        self._kept = {} if forgetful else self.server.location.snapshot()
-        assert self.node is not None
-        self.node.kill()
+        self._kept = {} if forgetful else self.machine.location.snapshot()
+        self.kill()
 
     def start(self) -> None:
         """Start the server if it is down, with the kept bindings."""
-        if self.is_up:
+        if self.running:
             return
         home = self.home
         server = SIPServer(

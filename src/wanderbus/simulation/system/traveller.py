@@ -25,6 +25,7 @@ from wanderbus.client.machine.messages import (
 from wanderbus.event import Event, EventId, Gap, Notification, Position, Value
 from wanderbus.machine import Address, Output
 from wanderbus.parameters.transports import RudpConfig
+from wanderbus.simulation.host import Host
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node, Wire
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, password_of
@@ -50,7 +51,7 @@ class Committed(msgspec.Struct):
     positions: dict[int, Position] = msgspec.field(default_factory=dict)
 
 
-class Traveller:
+class Traveller(Host[AgentMachine]):
     """One user's device.
 
     ``resumes``: whether the application commits the position with its results. ``think_s_max``: the longest time that
@@ -72,6 +73,7 @@ class Traveller:
         data_transport: DataTransport = "AUTO",
         transport: Transport = "UDP",
     ) -> None:
+        super().__init__(AgentMachine)
         self.name = name
         self.uri = f"sip:{name}@{DOMAIN}"
         self.expressions = expressions
@@ -98,7 +100,6 @@ class Traveller:
         self._device = self._random.token(16).hex()
         self._number = number
         self._moves = 0
-        self._node: Node | None = None
         self._life = 0
         self._status = "DISCONNECTED"
         self._in_hand: list[tuple[Notification | Gap, str]] = []
@@ -119,24 +120,19 @@ class Traveller:
         return self._network
 
     @property
-    def running(self) -> bool:
-        """Return whether the agent process runs."""
-        return self._node is not None
-
-    @property
     def connected(self) -> bool:
         """Return the ECIAgent Status."""
-        return self._node is not None and self._agent.connected
+        return self.running and self.machine.connected
 
     @property
     def way(self) -> str:
         """Return the transport of the agent's data channel."""
-        return self._agent.data_path
+        return self.machine.data_path
 
     @property
     def watched(self) -> tuple[str, AgentMachine, str] | None:
         """Return the statuses to compare (SPEC E-07); None while not running."""
-        return (self.name, self._agent, self._status) if self._node is not None else None
+        return (self.name, self.machine, self._status) if self.running else None
 
     @property
     def settled(self) -> bool:
@@ -151,20 +147,13 @@ class Traveller:
     @property
     def is_updating(self) -> bool:
         """Return whether its agent waits for the response to an update of its session."""
-        return self._agent.is_updating
+        return self.machine.is_updating
 
     @property
     def sends_to(self) -> str | None:
         """The IP address to which its agent sends data; None if none is agreed on."""
-        address = self._agent.sends_to
+        address = self.machine.sends_to
         return None if address is None else address[0]
-
-    @property
-    def _agent(self) -> AgentMachine:
-        assert self._node is not None
-        machine = self._node.machine
-        assert isinstance(machine, AgentMachine)
-        return machine
 
     def start(self) -> None:
         """Start the agent process and subscribe (again)."""
@@ -184,7 +173,7 @@ class Traveller:
         agent = AgentMachine(
             properties, self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp
         )
-        self._node = Node(
+        self.node = Node(
             self.name,
             agent,
             sockets,
@@ -199,7 +188,7 @@ class Traveller:
         self._unsettled.clear()
         self._in_hand.clear()
         self._asked = set(range(1, len(self.expressions) + 1)) - self.late
-        self._node.feed([Connect(), *(self._subscribe(request) for request in self._asked)])
+        self.feed(Connect(), *(self._subscribe(request) for request in self._asked))
 
     def _subscribe(self, request: int) -> Ask:
         """Request a subscription: an existing one continues from its committed position."""
@@ -216,35 +205,28 @@ class Traveller:
         """Subscribe to a late expression, from a point in the past on."""
         self.late.discard(place)
         self.since[place] = since
-        if self._node is not None:
+        if self.running:
             self._asked.add(place)
             self.subscribed = False
-            self._node.feed([self._subscribe(place)])
-
-    def kill(self) -> None:
-        """Kill the agent process; committed results are kept."""
-        assert self._node is not None
-        self._node.kill()
-        self._node = None
+            self.feed(self._subscribe(place))
 
     def move(self) -> None:
         """Change the device's address: the old one is lost at once."""
         self._moves += 1
-        if self._node is not None:
-            self._node.wire = self.wire
+        if self.running:
+            self.node.wire = self.wire
             addresses = self._addresses()
-            self._node.rebind(addresses, self._stream_addresses(addresses))
-            self._node.feed([Moved(addresses[SIP_SOCKET], addresses[DATA_SOCKET])])
+            self.node.rebind(addresses, self._stream_addresses(addresses))
+            self.feed(Moved(addresses[SIP_SOCKET], addresses[DATA_SOCKET]))
 
     def publish(self, attributes: Mapping[str, Value]) -> None:
         """Publish an event whose ``Uid`` is unique in the world."""
-        assert self._node is not None
         self._published_in_life += 1
         self.submitted += 1
         uid = self._number * 1_000_000 + self.submitted
         self._unsettled[self._published_in_life] = uid
         event = protocol.encode_event(Event(SUBJECT, {**attributes, "Uid": uid}))
-        self._node.feed([PublishEvent(self._published_in_life, event)])
+        self.feed(PublishEvent(self._published_in_life, event))
 
     def _addresses(self) -> dict[str, Address]:
         return {SIP_SOCKET: (self.ip, 5060), DATA_SOCKET: (self.ip, 40_000 + self._life)}
@@ -283,13 +265,13 @@ class Traveller:
         life = self._life
 
         def commit() -> None:
-            if self._node is None or life != self._life:
+            if not self.running or life != self._life:
                 return
             item, subscription = self._in_hand.pop(0)
             request = self._requests[subscription]
             self.committed.items.setdefault(request, []).append(item)
             self.committed.positions[request] = item.position
-            self._node.feed([Acknowledge(subscription, item.position)])
+            self.feed(Acknowledge(subscription, item.position))
             if self._in_hand:
                 self._process_next()
 
