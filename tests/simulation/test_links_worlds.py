@@ -16,8 +16,8 @@ from wanderbus.peers.links import ServerLinks
 from wanderbus.peers.messages import ServerLinkOpened, ServerMessageReceived
 from wanderbus.rudp.endpoint import Endpoint
 from wanderbus.rudp.receiving import Receiver
-from wanderbus.simulation.domains.links_scenario import LinksScenario
 from wanderbus.simulation.scenario import Result
+from wanderbus.simulation.server_links.scenario import LinksScenario
 
 SEEDS = range(1, 9)
 Patch = pytest.MonkeyPatch

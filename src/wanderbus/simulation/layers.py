@@ -8,7 +8,6 @@ from typing import Final
 from wanderbus.simulation.domains.causal_scenario import CausalScenario
 from wanderbus.simulation.domains.decentralised_scenario import DecentralisedScenario
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
-from wanderbus.simulation.domains.links_scenario import LinksScenario
 from wanderbus.simulation.domains.moved_scenario import MovedScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
 from wanderbus.simulation.domains.restore_scenario import RestoreScenario
@@ -17,6 +16,7 @@ from wanderbus.simulation.relay.hostile_scenario import HostileRelayScenario
 from wanderbus.simulation.relay.scenario import RelayScenario
 from wanderbus.simulation.rudp.scenario import RudpScenario
 from wanderbus.simulation.scenario import Scenario
+from wanderbus.simulation.server_links.scenario import LinksScenario
 from wanderbus.simulation.sip.domains_scenario import DomainsScenario
 from wanderbus.simulation.sip.scenario import SIPScenario
 from wanderbus.simulation.system.history_scenario import HistoryScenario

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wanderbus.simulation.domains.links_server import LinkedServer
+    from wanderbus.simulation.server_links.server import LinkedServer
 
 _HEADER = struct.Struct("!QI")
 

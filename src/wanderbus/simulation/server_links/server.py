@@ -19,13 +19,13 @@ from wanderbus.peers.messages import (
     ServerUnreachable,
 )
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
-from wanderbus.simulation.domains.links_checkers import LinkRecord, check_message, encode_message
 from wanderbus.simulation.host import Host
 from wanderbus.simulation.node import Node
+from wanderbus.simulation.server_links.checkers import LinkRecord, check_message, encode_message
 from wanderbus.simulation.world import SeededRandom
 
 if TYPE_CHECKING:
-    from wanderbus.simulation.domains.links_scenario import LinksScenario
+    from wanderbus.simulation.server_links.scenario import LinksScenario
 
 DOMAIN: Final = "links.example"
 SOCKET: Final = "servers"

@@ -15,8 +15,8 @@ from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom
 
 if TYPE_CHECKING:
-    from wanderbus.simulation.domains.links_scenario import LinksScenario
-    from wanderbus.simulation.domains.links_server import LinkedServer
+    from wanderbus.simulation.server_links.scenario import LinksScenario
+    from wanderbus.simulation.server_links.server import LinkedServer
 
 ELSEWHERE: Final[Address] = ("203.0.113.66", 6_666)
 STRANGER: Final[Address] = ("203.0.113.67", 5_601)

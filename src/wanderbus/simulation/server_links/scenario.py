@@ -11,12 +11,12 @@ from itertools import count
 from typing import ClassVar, Final
 
 from wanderbus.peers.link_parameters import PENDING_S
-from wanderbus.simulation.domains.links_attackers import STRANGER, PathAttacker, start_stranger
-from wanderbus.simulation.domains.links_checkers import LinkRecord, check_delivered, check_open, check_rest
-from wanderbus.simulation.domains.links_server import LinkedServer
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.scenario import Scenario
+from wanderbus.simulation.server_links.attackers import STRANGER, PathAttacker, start_stranger
+from wanderbus.simulation.server_links.checkers import LinkRecord, check_delivered, check_open, check_rest
+from wanderbus.simulation.server_links.server import LinkedServer
 from wanderbus.simulation.world import World
 
 ROUGH_S: Final = 20.0

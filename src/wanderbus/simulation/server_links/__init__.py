@@ -1,0 +1,1 @@
+"""Simulated histories of the links between servers (SPEC J-12)."""
