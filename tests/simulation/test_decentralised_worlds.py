@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.noticing import is_noticed
+from tests.simulation.pending_sabotage import EffectiveAtOnce
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import AdvertisementsChanged, SendOnLink
@@ -24,7 +25,7 @@ from wanderbus.channels.interest import proxy_channels
 from wanderbus.channels.interest.messages import ChangeForMany, InterestChanged
 from wanderbus.channels.interest.outgoing_stream import OutgoingStream
 from wanderbus.channels.interest.proxy_channels import ProxyChannels
-from wanderbus.peers.decentralised_interest import DecentralisedInterest
+from wanderbus.peers import decentralised_interest
 from wanderbus.records import Started
 from wanderbus.simulation.domains.decentralised_scenario import DecentralisedScenario
 from wanderbus.simulation.scenario import Result
@@ -83,7 +84,7 @@ def confirm_routes_that_are_not_used(patch: Patch) -> None:
 
 
 def answer_subscriptions_at_once(patch: Patch) -> None:
-    patch.setattr(DecentralisedInterest, "_counts", lambda self, versions: True)
+    patch.setattr(decentralised_interest, "Pending", EffectiveAtOnce)
 
 
 def send_before_it_is_durable(patch: Patch) -> None:
