@@ -106,9 +106,9 @@ def link_whatever_differs(patch: Patch) -> None:
     [
         (accept_at_once, (1, 2)),
         (keep_routes, (1, 11)),
-        (keep_settled, (1, 6)),
-        (count_at_once, (12,)),
-        (settle_too_early, (1,)),
+        (keep_settled, (4, 6)),
+        (count_at_once, (41,)),
+        (settle_too_early, (66,)),
         (stop_sending_directly, (12, 23)),
         (leave_former_leaders, (16, 23)),
         (link_whatever_differs, (0, 1)),

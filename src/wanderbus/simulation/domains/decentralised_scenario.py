@@ -30,8 +30,8 @@ EVENTS_MAX: Final = 400
 MULTICAST_CHANGES: Final = 40
 """Further changes of interest in worlds with multicast."""
 DELAY_S: Final = 0.001
-FILTERING_DELAY_S: Final = 0.7
-"""Delay of messages of a device that holds back events: longer than servers take to spread a subscription."""
+FILTERING_DELAYS_S: Final = (DELAY_S, 0.7)
+"""Delays of messages of devices that hold back events: one is longer than servers take to spread a subscription."""
 ORDERED: Final = "O"
 """Subject of an ordered channel, in some worlds."""
 SUBJECTS: Final = ("A", "B", "C")
@@ -84,7 +84,7 @@ class DecentralisedScenario(DomainScenario):
 
     def _add_device(self, node: DomainNode) -> None:
         is_filtering = self.seed % 3 == 0
-        delay_s = FILTERING_DELAY_S if is_filtering else DELAY_S
+        delay_s = self.world.random.choice(FILTERING_DELAYS_S) if is_filtering else DELAY_S
         user = f"sip:user-{node.name}@{DOMAIN}"
         device = AdvertisingDevice(self.world, node, user, "phone", delay_s, is_filtering=is_filtering)
         device.may_be_refused = bool(self.required)
