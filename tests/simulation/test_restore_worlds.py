@@ -129,7 +129,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, range]] = [
     (keep_the_incarnation_of_the_causal_order, "", range(1, 2)),
     (leave_the_gap_before_what_is_published_again, "vanished", range(35, 36)),
     (accept_events_before_the_interest_is_known_again, "vanished", range(329, 330)),
-    (hide_that_a_leader_has_lost_interest, "vanished", range(649, 650)),
+    (hide_that_a_leader_has_lost_interest, "vanished", range(329, 330)),
     (report_no_interest_again, "waits for answers", range(95, 96)),
     (forget_in_common, "vanished", range(1, 2)),
 ]
