@@ -180,7 +180,7 @@ class Machine(Protocol):
         ...
 
 
-def scoped(scope: Hashable, outputs: list[AnyOutput]) -> list[AnyOutput]:
+def scoped(scope: str | tuple[Hashable, ...], outputs: list[AnyOutput]) -> list[AnyOutput]:
     """Return ``outputs`` with each timer key ``k`` turned into ``(scope, k)``; the rest unchanged."""
     if _TIMERS.isdisjoint(map(type, outputs)):
         return outputs

@@ -11,7 +11,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import protocol, records
-from wanderbus.broker import core
+from wanderbus.broker import agent_messages
 from wanderbus.broker.core import Broker
 from wanderbus.broker.interest import matcher as broker_interests
 from wanderbus.broker.interest.filter_work import FilterWork
@@ -130,7 +130,7 @@ def test_a_renewed_subscription_receives_later_events_of_the_batch(desk: Desk) -
 def test_a_window_is_parted_where_it_is_too_much(
     desk: Desk, matched: list[list[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core, "PREMATCHED_MAX", 3)
+    monkeypatch.setattr(agent_messages, "PREMATCHED_MAX", 3)
     link = desk.attach()
     desk.subscribed(link)
     desk.send(link, *publishes(*range(1, 9)))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
-from wanderbus.broker import unread_warnings
 from wanderbus.broker.messages import SubscriptionUnread
+from wanderbus.broker.sessions import unread_warnings
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import NotRead

@@ -18,9 +18,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.requests import EngineRequests
 from wanderbus.broker.interest.phase_counts import PhaseCounts
-from wanderbus.broker.links import Links
 from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, Listings, Row, encoded_row, listing
 from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
 from wanderbus.broker.queues.queue_items import Queued
@@ -28,12 +28,9 @@ from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.route_rows import advertisement_rows, route_rows
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.session_ends import SessionEnds
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import Refused
 from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX
-from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subject_schemas import next_attributes
 from wanderbus.subscription import check_wanted_subject
 
@@ -64,26 +61,18 @@ class Admin:
     """Answers administration requests of authenticated users."""
 
     def __init__(
-        self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
-        presence: Presence,
-        ends: SessionEnds,
-        config: BrokerConfig,
-        engine: EngineRequests,
-        phases: PhaseCounts,
+        self, basics: Basics, presence: Presence, ends: SessionEnds, engine: EngineRequests, phases: PhaseCounts
     ) -> None:
-        self._state = state
-        self._journal = journal
-        self._links = links
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
         self._presence = presence
         self._ends = ends
         self._engine = engine
         self._phases = phases
-        self._roles = config.roles
-        self._listings = Listings(state, links, config)
-        self._life = str(state.offset)
+        self._roles = basics.config.roles
+        self._listings = Listings(basics.state, basics.links, basics.config)
+        self._life = str(basics.state.offset)
         """Name of this life of the broker: a queue keeps its numbers, and a listing its order, within one life."""
 
     def answer(self, link: Link, request: protocol.OperatorRequest) -> None:

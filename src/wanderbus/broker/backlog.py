@@ -54,20 +54,11 @@ UNATTENDED: Final = "eci"
 
 
 class MessageQueue:
-    """Processes the messages of agents by ``do``, after matching their publishes in one batch by ``prematch``."""
+    """Processes the messages of agents in turns of their users."""
 
-    def __init__(
-        self,
-        links: Links,
-        journal: Journal,
-        config: BrokerConfig,
-        do: Callable[[Link, protocol.FromAgent | RemoteProtocolError], None],
-        prematch: Callable[[LinkMessages, int], int],
-    ) -> None:
+    def __init__(self, links: Links, journal: Journal, config: BrokerConfig) -> None:
         self._links = links
         self._journal = journal
-        self._do = do
-        self._prematch = prematch
         self._turn_units = config.turn_units
         self._unsynced_max = config.unsynced_units_max
         self._fair_queue = FairQueue()
@@ -91,6 +82,15 @@ class MessageQueue:
         self._active_until = 0.0
         self._requests: Counter[str] = Counter()
         """Requests other than publishes and acknowledgements in the present second, by party."""
+
+    def serve_by(
+        self,
+        do: Callable[[Link, protocol.FromAgent | RemoteProtocolError], None],
+        prematch: Callable[[LinkMessages, int], int],
+    ) -> None:
+        """Process each message by ``do``, after matching the publishes in one batch by ``prematch``."""
+        self._do = do
+        self._prematch = prematch
 
     def __len__(self) -> int:
         return len(self._fair_queue)

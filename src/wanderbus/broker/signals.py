@@ -80,40 +80,28 @@ OfHost = (
 )
 """Inputs about the disk, and answers to what the broker asks its host."""
 
-OfServers = (
-    EventArrived
-    | ArrivalsLost
+OfDevices = LinkOpened | LinkClosed | DialogChanged | FenceSession | ImportSession | DropExport
+"""Inputs about devices, and about the handover of a session."""
+
+OfPeers = (
+    ArrivalsLost
     | ArrivalsRewound
     | InterestLost
-    | InterestEffective
-    | InterestMerged
     | PublishAnswered
     | LeaderTrouble
-    | LeaderAnswered
-    | LeaderLinkChanged
-    | FiltersArrived
+    | CausalMessageArrived
     | DirectLinkOpened
     | DirectLinkClosed
-    | CausalMessageArrived
     | RoutesArrived
+)
+"""Inputs about events of other servers."""
+
+OfServers = (
+    OfPeers | EventArrived | InterestEffective | InterestMerged | LeaderAnswered | LeaderLinkChanged | FiltersArrived
 )
 """Inputs about other servers of the domain."""
 
-OfSessions = FenceSession | ImportSession | DropExport
-"""Inputs about the handover of sessions."""
-
-BrokerInput = (
-    ClockRead
-    | TimerFired
-    | ServerStarted
-    | LinkOpened
-    | LinkClosed
-    | MessageArrived
-    | DialogChanged
-    | OfHost
-    | OfServers
-    | OfSessions
-)
+BrokerInput = ClockRead | TimerFired | ServerStarted | MessageArrived | OfDevices | OfHost | OfServers
 
 ForLeaders = (
     ForwardPublish | InterestChanged | ArrivalMatched | ArrivalsTaken | ArrivalsWanted | AskLeader | SendToLeader

@@ -10,15 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from wanderbus import protocol
-from wanderbus.broker.links import Links
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.interest_requests import subscription_of
 from wanderbus.broker.servers.leader_messages import InterestMerged
-from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscribe_pace import Pace
 from wanderbus.machine import SetTimer
-from wanderbus.parameters.broker import BrokerConfig, setting_of
+from wanderbus.parameters.broker import setting_of
 
 AT_ONCE_S: Final = 2.0
 """Burst in seconds: the characters of this time are read without a pause."""
@@ -43,13 +41,11 @@ Answer = Callable[[Link, protocol.SessionRequest], None]
 class SubscribePacing:
     """Queues requests, and answers them in order at the pace of each user."""
 
-    def __init__(
-        self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig, answer: Answer
-    ) -> None:
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._per_s = config.user_filter_characters_per_s
+    def __init__(self, basics: Basics, answer: Answer) -> None:
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._per_s = basics.config.user_filter_characters_per_s
         self._answer = answer
         self._paces: dict[str, Pace] = {}
 

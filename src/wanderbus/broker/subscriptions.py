@@ -9,6 +9,7 @@ import msgspec
 
 from wanderbus import filters, protocol, records
 from wanderbus.broker import admission
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.leader_pieces import LeaderPieces
@@ -16,27 +17,20 @@ from wanderbus.broker.history.lookups import Lookups
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import KernelWanted, OffsetFound, SubscriptionUnreadable
 from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.patterns.pattern_admission import check_engine, check_pattern, check_room, has_its_events
 from wanderbus.broker.permissions import Permissions
-from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link
-from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_check import admitted
 from wanderbus.broker.servers.interest_requests import InterestRequests
-from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.expiry_index import ExpiryIndex
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import LogSpan, SessionRow, session_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.tombstones import Tombstones, is_same_request
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.event import Position
 from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
-from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import PATTERN, Subscription
 
 SWEEP_MAX: Final = 500
@@ -54,32 +48,26 @@ class Subscriptions:
 
     def __init__(
         self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
-        queue_limits: QueueLimits,
-        config: BrokerConfig,
-        kinds: CustomRestrictions,
+        basics: Basics,
         matcher: Matcher,
         catch_up: CatchUp,
         detections: Detections,
         engine: EngineEvents,
-        servers: ServerUsers,
         interest: InterestRequests,
         publisher_filters: PublisherFilters,
         leader_pieces: LeaderPieces,
         policies: QueuePolicies | None = None,
     ) -> None:
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._queue_limits = queue_limits
-        self._servers = servers
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._queue_limits = basics.queue_limits
+        self._servers = basics.servers
         self._interest = interest
         self._publisher_filters = publisher_filters
-        self._config = config
-        self._permissions = Permissions("may_subscribe", config.may_subscribe)
-        self.kinds = kinds
+        self._config = basics.config
+        self._permissions = Permissions("may_subscribe", basics.config.may_subscribe)
+        self.kinds = basics.kinds
         """The kinds of restriction that the operator has added."""
         self._policies = policies or QueuePolicies()
         self.matcher = matcher
@@ -87,10 +75,10 @@ class Subscriptions:
         self._catch_up = catch_up
         self._detections = detections
         self._engine = engine
-        self._lookups = Lookups(state, journal, config, leader_pieces)
+        self._lookups = Lookups(basics.state, basics.journal, basics.config, leader_pieces)
         self._live = ExpiryIndex()
-        self._ended = Tombstones(state, journal, config, engine)
-        kept = [row.subscription for row in sorted(state.subscriptions.values(), key=lambda row: row.number)]
+        self._ended = Tombstones(basics.state, basics.journal, basics.config, engine)
+        kept = [row.subscription for row in sorted(basics.state.subscriptions.values(), key=lambda row: row.number)]
         self._add_many(kept)
 
     def take_over(self, session: SessionRow) -> None:

@@ -11,39 +11,28 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from wanderbus import records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.decided import Decided
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.interest.filter_accounts import Undecided
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import EngineEvent, PastEvent
 from wanderbus.broker.publish.notifying import by_number, notification_of
-from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.past_check import past_blocked_by
-from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.engine_events import life_at, successor_of
 from wanderbus.broker.state.replays import is_read
 from wanderbus.broker.state.rows import Life, SubscriptionRow, session_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 
 
 class MatchedDelivery:
     """Decides which subscriptions get matched events; :meth:`send` follows the record of the decisions."""
 
-    def __init__(
-        self,
-        state: BrokerState,
-        links: Links,
-        subscriptions: Subscriptions,
-        queue_limits: QueueLimits,
-        catch_up: CatchUp,
-        servers: ServerUsers,
-    ) -> None:
-        self._state = state
-        self._servers = servers
-        self._links = links
+    def __init__(self, basics: Basics, subscriptions: Subscriptions, catch_up: CatchUp) -> None:
+        self._state = basics.state
+        self._servers = basics.servers
+        self._links = basics.links
         self._subscriptions = subscriptions
-        self._queue_limits = queue_limits
+        self._queue_limits = basics.queue_limits
         self._catch_up = catch_up
         self.leaving: dict[str, int] = {}
         """Sessions that move to another server, with the offset from which on they get nothing here."""

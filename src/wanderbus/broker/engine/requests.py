@@ -11,14 +11,12 @@ from functools import partial
 from typing import Any, Final
 
 from wanderbus import records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.messages import MatchesRead, MatchesWanted
 from wanderbus.broker.state.engine_events import is_waited_for
-from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import SetTimer
-from wanderbus.parameters.broker import BrokerConfig
 
 WATERMARK_RECORDS_MIN: Final = 65_536
 """Records after which the watermark is written although no event had a delivery: such records are in the log too."""
@@ -30,19 +28,11 @@ LOST_AGAIN_S: Final = 1.0
 class EngineRequests:
     """The request to the engine that waits for its answer."""
 
-    def __init__(
-        self,
-        state: BrokerState,
-        journal: Journal,
-        config: BrokerConfig,
-        events: EngineEvents,
-        delivery: MatchedDelivery,
-    ) -> None:
-        self.is_paused = False
-        """True if nothing is requested because the disk has no room for the records."""
-        self._state = state
-        self._journal = journal
-        self._filter_work_max = config.filter_work_max
+    def __init__(self, basics: Basics, events: EngineEvents, delivery: MatchedDelivery) -> None:
+        self._conditions = basics.conditions
+        self._state = basics.state
+        self._journal = basics.journal
+        self._filter_work_max = basics.config.filter_work_max
         self._events = events
         self._delivery = delivery
         self._asked: MatchesWanted | None = None
@@ -78,7 +68,12 @@ class EngineRequests:
 
     def go_on(self, now: float) -> None:
         """Request the next matches, at monotonic second ``now``."""
-        if self._asked is not None or self.is_paused or now < self._not_before or not self._events.is_in_use:
+        if (
+            self._asked is not None
+            or self._conditions.is_disk_full
+            or now < self._not_before
+            or not self._events.is_in_use
+        ):
             return
         state, events = self._state, self._events
         subscriptions = None

@@ -26,22 +26,17 @@ from typing import Final
 import msgspec
 
 from wanderbus import records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.history.asked_piece import AskedPiece, TakenEvents
 from wanderbus.broker.history.leader_pieces import LeaderPieces
 from wanderbus.broker.history.room import QueueRoom
 from wanderbus.broker.history.turns import Turns
 from wanderbus.broker.interest.filter_accounts import Undecided
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import HistoryFailed, HistoryRead, HistoryWanted, PastEvent
-from wanderbus.broker.queues.queue_limits import QueueLimits
-from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.past_check import past_blocked_by
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.replays import leader_span, notified_of
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import SetTimer
-from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import Subscription
 
 PIECE_RECORDS_MAX: Final = 4_096
@@ -73,12 +68,7 @@ class CatchUp:
 
     def __init__(
         self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
-        queue_limits: QueueLimits,
-        config: BrokerConfig,
-        kinds: CustomRestrictions,
+        basics: Basics,
         matched_below: Callable[[], int],
         below: Callable[[str], tuple[str, ...]],
         leader_pieces: LeaderPieces,
@@ -91,15 +81,14 @@ class CatchUp:
         :param leader_pieces: reads in the logs of leaders
         :param is_effective: returns whether a subscription is effective at all leaders of its subjects
         """
-        self.is_paused = False
-        """True if nothing is read because the disk has no room for the records."""
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._queue_limits = queue_limits
-        self._room = QueueRoom(state, queue_limits, config)
-        self._filter_work_max = config.filter_work_max
-        self._kinds = kinds
+        self._conditions = basics.conditions
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._queue_limits = basics.queue_limits
+        self._room = QueueRoom(basics.state, basics.queue_limits, basics.config)
+        self._filter_work_max = basics.config.filter_work_max
+        self._kinds = basics.kinds
         self._matched_below = matched_below
         self._below = below
         self._leader_pieces = leader_pieces
@@ -136,7 +125,7 @@ class CatchUp:
 
     def go_on(self) -> None:
         """Request the next pieces, each once the records that it ends with are durable."""
-        if not self.is_paused:
+        if not self._conditions.is_disk_full:
             if self._paced or self._full:
                 self._wake()
             for place, turns in list(self._turns.items()):

@@ -15,21 +15,17 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.admission import check_subject, refusal
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.history.leader_questions import Answer, LeaderQuestions, is_last
 from wanderbus.broker.history.lookups import check_point
 from wanderbus.broker.history.turns import Turns
-from wanderbus.broker.links import Links
 from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, encoded_row, listing
 from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryWanted
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.readers import Link
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.start import readable_as
-from wanderbus.broker.state.state import BrokerState
-from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.limits import EVENT_BYTES_MOST
-from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 NEWEST_MAX: Final = 10_000
@@ -44,25 +40,16 @@ class ChannelHistory:
     :param questions: passes requests to other leaders
     """
 
-    def __init__(
-        self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
-        config: BrokerConfig,
-        channels: OwnChannels | None,
-        below: Callable[[str], tuple[str, ...]],
-        questions: LeaderQuestions,
-    ) -> None:
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._permissions = Permissions("may_subscribe", config.may_subscribe)
-        self._most = config.user_subscriptions_max
-        self._channels = channels
+    def __init__(self, basics: Basics, below: Callable[[str], tuple[str, ...]], questions: LeaderQuestions) -> None:
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._permissions = Permissions("may_subscribe", basics.config.may_subscribe)
+        self._most = basics.config.user_subscriptions_max
+        self._channels = basics.channels
         self._below = below
         self._questions = questions
-        self._filter_work_max = config.filter_work_max
+        self._filter_work_max = basics.config.filter_work_max
         self._last = 0
         self._waiting: dict[int, tuple[Link, protocol.ListEvents]] = {}
         self._counts: Counter[str] = Counter()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from wanderbus import protocol
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.filter_watch import Watch
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of, subjects_of
 from wanderbus.broker.interest.leader_filters import LEASES_MAX, LeaderFilters
@@ -23,22 +24,16 @@ from wanderbus.broker.interest.merge_pace import MERGE_ALL_WORK_MAX, MergePace
 from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.interest.subject_filter import SubjectFilter
 from wanderbus.broker.interest.wanted_filters import WantedFilters
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import FiltersArrived, LeaderLinkChanged
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.held_answers import Answer
-from wanderbus.broker.servers.server_users import ServerUsers
-from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.interest.interest_forms import interest_form
-from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.channels.pending import Pending
 from wanderbus.errors import FilterError
 from wanderbus.filters import Filter
 from wanderbus.limits import MERGE_WORK_MAX
 from wanderbus.machine import SetTimer
-from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 from wanderbus.work import WorkBudget
 
@@ -65,26 +60,21 @@ class PublisherFilters:
 
     def __init__(
         self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
-        config: BrokerConfig,
-        channels: OwnChannels | None,
-        servers: ServerUsers,
+        basics: Basics,
         is_for_engine: Callable[[str], bool],
         knows_all: Callable[[str], bool],
         counts: PhaseCounts,
     ) -> None:
-        self.lease_s = config.publisher_filter_lease_s
+        self.lease_s = basics.config.publisher_filter_lease_s
         """Time for which an agent may use filters; 0 if no agent gets any."""
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._wanted = WantedFilters(state, channels, knows_all)
-        self.leaders = LeaderFilters(journal, links, channels)
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._wanted = WantedFilters(basics.state, basics.channels, knows_all)
+        self.leaders = LeaderFilters(basics.journal, basics.links, basics.channels)
         """Filters of channels that other servers lead."""
         self._is_for_engine = is_for_engine
-        self._permissions = Permissions("may_publish", config.may_publish)
+        self._permissions = Permissions("may_publish", basics.config.may_publish)
         self._counts = counts
         self._filters: dict[str, SubjectFilter] = {}
         """Filters of the subjects that an agent watches."""
@@ -97,8 +87,8 @@ class PublisherFilters:
         """Answers that wait until all agents use a version of the filters of each of several subjects."""
         self._paused: dict[str, float] = {}
         """Time until which each of these users gets no filters."""
-        self._marks = LeaseMarks(state, journal, links, servers)
-        self._pace = MergePace(journal, links)
+        self._marks = LeaseMarks(basics.state, basics.journal, basics.links, basics.servers)
+        self._pace = MergePace(basics.journal, basics.links)
 
     @property
     def waiting(self) -> Collection[object]:

@@ -13,22 +13,19 @@ from typing import Final
 import msgspec
 
 from wanderbus import records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.filter_accounts import Undecided
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import PastEvent
 from wanderbus.broker.patterns.outcome import TOO_LARGE, Outcome, lost_event, outcome_of
 from wanderbus.broker.patterns.pattern_work import PER_S, TURN_UNITS, PatternWork
 from wanderbus.broker.publish.notifying import notification_of
-from wanderbus.broker.queues.queue_limits import Added, QueueLimits
-from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.queues.queue_limits import Added
 from wanderbus.broker.restrictions.past_check import past_blocked_by
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SubscriptionRow, session_key
 from wanderbus.broker.state.running_pattern import Advance
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId
 from wanderbus.machine import SetTimer
-from wanderbus.parameters.broker import BrokerConfig, setting_of
+from wanderbus.parameters.broker import setting_of
 from wanderbus.patterns.turns import Turn
 from wanderbus.subscription import Subscription
 
@@ -45,33 +42,22 @@ A_STEP_MAX: Final = 64
 class Detections:
     """Matches the patterns that are due, and notifies their subscriptions."""
 
-    def __init__(
-        self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
-        queue_limits: QueueLimits,
-        config: BrokerConfig,
-        kinds: CustomRestrictions,
-    ) -> None:
-        self.is_paused = False
-        """True if nothing is matched because the disk has no room for the records."""
-        self.received_us = 0
-        """The last reading of the wall clock."""
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._queue_limits = queue_limits
-        self._kinds = kinds
-        self._work = PatternWork(config)
-        self._event_work_max = config.pattern_work_max
-        self._kept_max = config.user_pattern_events_max
+    def __init__(self, basics: Basics) -> None:
+        self._conditions = basics.conditions
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._queue_limits = basics.queue_limits
+        self._kinds = basics.kinds
+        self._work = PatternWork(basics.config)
+        self._event_work_max = basics.config.pattern_work_max
+        self._kept_max = basics.config.user_pattern_events_max
         self._timer_us: int | None = None
         """Time of the broker's clock for which the timer is set."""
 
     def go_on(self, now: float) -> None:
         """Match what is due, at monotonic second ``now``, and set the timer for the rest."""
-        if self.is_paused or (not self._state.patterns and self._timer_us is None):
+        if self._conditions.is_disk_full or (not self._state.patterns and self._timer_us is None):
             return
         state = self._state
         units: float = TURN_UNITS
@@ -179,4 +165,4 @@ class Detections:
         state = self._state
         origin = f"{state.server}#{place}" if place else state.server
         identity = EventId(origin, state.epoch, state.offset)
-        return PastEvent(state.offset, identity, state.wall_us, self.received_us, data)
+        return PastEvent(state.offset, identity, state.wall_us, self._conditions.received_us, data)

@@ -11,21 +11,18 @@ from functools import partial
 import msgspec
 
 from wanderbus import records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.piece import past_event
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.interest.phase_counts import PhaseCounts
-from wanderbus.broker.links import Links
 from wanderbus.broker.publish.decisions import Delivered
 from wanderbus.broker.publish.notifying import by_number, notification_of
-from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.restriction_check import RESTRICTION_WORK, blocked_by
 from wanderbus.broker.signals import BrokerOutput
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.replays import is_read
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event, EventId
 from wanderbus.subscription import Subscription
@@ -36,11 +33,8 @@ class Delivery:
 
     def __init__(
         self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
+        basics: Basics,
         subscriptions: Subscriptions,
-        queue_limits: QueueLimits,
         catch_up: CatchUp,
         engine: EngineEvents,
         user_pattern_events_max: int,
@@ -50,12 +44,12 @@ class Delivery:
         """Counts of events that the channel and the destination have examined."""
         self._catch_up = catch_up
         self._engine = engine
-        self._state = state
-        self._journal = journal
-        self._links = links
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
         self._subscriptions = subscriptions
         self._matcher = subscriptions.matcher
-        self._queue_limits = queue_limits
+        self._queue_limits = basics.queue_limits
         self._user_pattern_events_max = user_pattern_events_max
 
     def deliver(

@@ -8,16 +8,15 @@ from typing import TypeAlias
 from msgspec import structs
 
 from wanderbus import protocol, records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
-from wanderbus.broker.links import Links
-from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.acceptance import (
     accept,
     accepted_as,
     is_repeated,
     offered,
 )
-from wanderbus.broker.publish.decisions import Conditions, Delivered, Offered, Rejected, Repeated, Source
+from wanderbus.broker.publish.decisions import Delivered, Offered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.publish.held_publishes import HeldPublishes
 from wanderbus.broker.readers import Link
@@ -26,12 +25,9 @@ from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.leader_messages import InterestAwaited
 from wanderbus.broker.servers.settled_interest import SettledInterest
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import device_key, publisher_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event, EventId
-from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.protocol.outbox_order import OUT_OF_TURN, OutboxOrder
 from wanderbus.records import Acceptance
 from wanderbus.subscription import Subscription
@@ -45,31 +41,26 @@ class Publishing:
 
     def __init__(
         self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
+        basics: Basics,
         subscriptions: Subscriptions,
-        permissions: Permissions,
         engine: EngineEvents,
         delivery: Delivery,
         forwarding: Forwarding,
         advertisements: Advertisements,
         settled: SettledInterest,
-        decentralised: DecentralisedEvents | None = None,
-        event_bytes_max: int = EVENT_BYTES_MAX,
+        decentralised: DecentralisedEvents | None,
     ) -> None:
-        self.conditions = Conditions(permissions, state.wall_us, event_bytes_max=event_bytes_max)
-        """The state of the server that the acceptance of an event needs."""
-        self._state = state
-        self._journal = journal
-        self._links = links
+        self._conditions = basics.conditions
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
         self._subscriptions = subscriptions
         self._engine = engine
         self._delivery = delivery
         self._forwarding = forwarding
         self._advertisements = advertisements
         self._settled = settled
-        self._held: HeldPublishes[PublisherMessage] = HeldPublishes(links)
+        self._held: HeldPublishes[PublisherMessage] = HeldPublishes(basics.links)
         self._decentralised = decentralised
         self._offered: dict[int, tuple[PublisherMessage, Source, Offered]] = {}
         """Coming messages that were read already, and the publisher and event of each, by object identity."""
@@ -77,7 +68,7 @@ class Publishing:
     def prematch(self, coming: Iterable[tuple[Link, PublisherMessage]]) -> None:
         """Match the coming publishes in one batch, except repeats and malformed events."""
         self._offered.clear()
-        if self.conditions.is_disk_full:
+        if self._conditions.is_disk_full:
             return
         events: list[Event] = []
         for link, message in coming:
@@ -87,7 +78,7 @@ class Publishing:
             publisher = self._state.publishers.get(source.key)
             if publisher is not None and is_repeated(publisher, source.epoch, source.number):
                 continue
-            one = offered(message.event, self.conditions.event_bytes_max)
+            one = offered(message.event, self._conditions.event_bytes_max)
             self._offered[id(message)] = message, source, one
             subject = one.event.subject
             if (
@@ -103,7 +94,7 @@ class Publishing:
         """Write an event with its notifications to the log, or refuse it; a repeat gets the first answer again."""
         self._subscriptions.end_expired()
         if (read := self._offered.pop(id(message), None)) is None:
-            source, one = self._source(link, message), offered(message.event, self.conditions.event_bytes_max)
+            source, one = self._source(link, message), offered(message.event, self._conditions.event_bytes_max)
         else:
             _, source, one = read
         event, state = one.event, self._state
@@ -115,7 +106,7 @@ class Publishing:
         if self._settled.missing and self._waits(link, source, message, one):
             return
         publisher = state.publishers.get(source.key)
-        known = publisher, state.next_id, self.conditions, state.identity
+        known = publisher, state.next_id, self._conditions, state.identity
         decided = accept(one, source, awaited, *known)
         if type(decided) is Repeated:
             self._answer_repeat(link, source, decided)
@@ -208,7 +199,7 @@ class Publishing:
         if awaited is not None:
             rejected: Rejected | None = Rejected(OUT_OF_TURN, awaited)
         else:
-            rejected = self._forwarding.refusal(link, source, one, self.conditions)
+            rejected = self._forwarding.refusal(link, source, one, self._conditions)
         if rejected is not None:
             self._refuse(link, source, rejected.reason, rejected.limit)
             return
@@ -232,7 +223,7 @@ class Publishing:
         """Return the identifier of an event by its publisher: the device of the link, or the one that is named."""
         number, key = message.number, link.key
         if type(message) is protocol.Publish:
-            outbox, received_us = message.outbox, self.conditions.received_us
+            outbox, received_us = message.outbox, self._conditions.received_us
             is_outbox = outbox is not None
             epoch = self._state.devices[key].epoch if outbox is None else outbox
             key = publisher_key(key, outbox=is_outbox)

@@ -6,18 +6,15 @@ import re
 from typing import Final
 
 from wanderbus import protocol, records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
-from wanderbus.broker.links import Links
-from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
 from wanderbus.broker.rollback.rollback import Rollback, attachment_of
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.sessions.handover import Handover, moved
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.session_ends import SessionEnds
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, session_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 
 _SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -28,10 +25,7 @@ class Attachments:
 
     def __init__(
         self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
-        queue_limits: QueueLimits,
+        basics: Basics,
         presence: Presence,
         ends: SessionEnds,
         handover: Handover,
@@ -40,10 +34,10 @@ class Attachments:
         subscriptions: Subscriptions,
         advertisements: Advertisements,
     ) -> None:
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._queue_limits = queue_limits
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._queue_limits = basics.queue_limits
         self._presence = presence
         self._ends = ends
         self._handover = handover

@@ -10,24 +10,20 @@ from collections.abc import Iterable
 
 from wanderbus import filters, protocol, records
 from wanderbus.broker import admission
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.filter_bytes import FilterBytes
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.measured_filter import measured
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import AdvertisementsChanged
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.decisions import Rejected
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.held_answers import HeldAnswers
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import AdvertisementRow
-from wanderbus.broker.state.state import BrokerState
-from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.event import Event
 from wanderbus.filters import Filter
 from wanderbus.filters.compiled import Test, compile_node
-from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import EVERY_SUBJECT
 
 PENDING = "advertisement_pending"
@@ -40,16 +36,14 @@ class Advertisements:
     :param channels: the channels of the domain; None if this server is alone, where nothing requires an advertisement
     """
 
-    def __init__(
-        self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig, channels: OwnChannels | None
-    ) -> None:
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._config = config
-        self._decentralised = None if channels is None else channels.decentralised
-        self._permissions = Permissions("may_publish", config.may_publish)
-        self._work = FilterWork(config, lambda: state.wall_us)
+    def __init__(self, basics: Basics) -> None:
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._config = basics.config
+        self._decentralised = None if basics.channels is None else basics.channels.decentralised
+        self._permissions = Permissions("may_publish", basics.config.may_publish)
+        self._work = FilterWork(basics.config, lambda: basics.state.wall_us)
         self._bytes = FilterBytes()
         self._of_user: dict[str, dict[str, tuple[str, Test]]] = {}
         """Subject and filter of each advertisement, by user and id."""
@@ -58,9 +52,9 @@ class Advertisements:
         self._names: dict[str, str] = {}
         """Name below of each advertisement that other servers have to know; an imported one has another each time."""
         self._reports = 0
-        self._held = HeldAnswers(links)
-        state.advertisements.take_touched()
-        self._follow(state.advertisements)
+        self._held = HeldAnswers(basics.links)
+        basics.state.advertisements.take_touched()
+        self._follow(basics.state.advertisements)
 
     def answer(self, link: Link, request: protocol.AdvertisementRequest) -> None:
         """Serve a request; the answer is sent once the change is durable, and the advertisement counts."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     ArrivalMatched,
     ArrivalsLost,
@@ -26,12 +26,8 @@ from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.rollback.messages import ArrivalsRewound
 from wanderbus.broker.rollback.rollback import GAP_REASON as RESTORED
 from wanderbus.broker.servers.lost_events import concerned
-from wanderbus.broker.servers.server_users import ServerUsers
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import LeaderRow, session_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
-from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.event import Event
 
 _NONE = LeaderRow()
@@ -41,24 +37,14 @@ class Arrivals:
     """Takes the events of each leader in the order of their numbers, each once."""
 
     def __init__(
-        self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
-        subscriptions: Subscriptions,
-        delivery: Delivery,
-        catch_up: CatchUp,
-        servers: ServerUsers,
-        channels: OwnChannels | None,
-        engine: EngineEvents,
+        self, basics: Basics, subscriptions: Subscriptions, delivery: Delivery, catch_up: CatchUp, engine: EngineEvents
     ) -> None:
-        self.received_us = 0
-        """The last reading of the wall clock."""
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._servers = servers
-        self._channels = channels
+        self._conditions = basics.conditions
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._servers = basics.servers
+        self._channels = basics.channels
         self._engine = engine
         self._subscriptions = subscriptions
         self._delivery = delivery
@@ -69,17 +55,14 @@ class Arrivals:
         """Epoch and number to acknowledge at the end of a batch, by leader."""
         self._missed: list[str] = []
         """Leaders that have sent too little while the disk was full."""
-        self._is_full = False
 
-    def disk_full(self, *, is_full: bool) -> None:
-        """Take nothing while the disk has no room; ask for what came meanwhile when it has."""
-        self._is_full = is_full
-        if not is_full:
-            missed, self._missed = self._missed, []
-            for leader in missed:
-                self.missed(leader)
-            for leader, (epoch, number) in self._wanted.items():
-                self._journal.emit(ArrivalsWanted(leader, epoch, number))
+    def disk_freed(self) -> None:
+        """Ask for what came while the disk had no room: it was not taken."""
+        missed, self._missed = self._missed, []
+        for leader in missed:
+            self.missed(leader)
+        for leader, (epoch, number) in self._wanted.items():
+            self._journal.emit(ArrivalsWanted(leader, epoch, number))
 
     def take(self, several: Sequence[EventArrived]) -> None:
         """Deliver and record events; acknowledge the last of each leader when all of them are durable."""
@@ -97,7 +80,7 @@ class Arrivals:
 
     def _prematch(self, coming: Sequence[EventArrived]) -> None:
         """Match the events that will be taken in one batch, which costs a fraction of single matching."""
-        if self._is_full:
+        if self._conditions.is_disk_full:
             return
         reached: dict[str, LeaderRow] = {}
         events: list[Event] = []
@@ -118,7 +101,7 @@ class Arrivals:
 
     def rewind(self, given: ArrivalsRewound) -> None:
         """Go on at another place of the session at a leader, with a gap for what nobody knows any more."""
-        if self._is_full:
+        if self._conditions.is_disk_full:
             self._wanted[given.leader] = given.epoch, given.number
             return
         self._wanted.pop(given.leader, None)
@@ -126,7 +109,7 @@ class Arrivals:
 
     def missed(self, leader: str) -> None:
         """Record that events of a leader may be missing which it did not send; the next one is that after the last."""
-        if self._is_full:
+        if self._conditions.is_disk_full:
             self._missed.append(leader)
             return
         row = self._state.leaders.get(leader) or _NONE
@@ -158,7 +141,7 @@ class Arrivals:
         if given.number <= number:
             self._journal.emit(ArrivalsTaken(given.leader, given.epoch, number))
             return False
-        if self._is_full:
+        if self._conditions.is_disk_full:
             self._wanted[given.leader] = given.epoch, number
             return False
         if given.before > number:
@@ -185,12 +168,14 @@ class Arrivals:
 
     def _deliver(self, given: EventArrived) -> None:
         raw = msgspec.Raw(given.encoded or protocol.encode_event(given.event))
-        received_us = None if self.received_us == self._state.wall_us else self.received_us
+        received_us = None if self._conditions.received_us == self._state.wall_us else self._conditions.received_us
         arrival = records.Arrival(
             given.leader, given.epoch, given.number, given.before, given.id, given.accepted_us, raw, received_us
         )
         # Other servers get it from its leader: a subscription to every subject would send it in circles.
-        self._delivery.arrived(given.event, arrival, self.received_us, self._servers.users, self._report(given))
+        self._delivery.arrived(
+            given.event, arrival, self._conditions.received_us, self._servers.users, self._report(given)
+        )
 
     def _report(self, given: EventArrived) -> Callable[[bool], ArrivalMatched] | None:
         """Return what makes the report on an arrival; None if nothing depends on it."""

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     CausalMessageArrived,
     DecentralisedArrivalMatched,
@@ -32,12 +32,9 @@ from wanderbus.broker.rollback.rollback import Rollback
 from wanderbus.broker.servers.lost_events import concerned
 from wanderbus.broker.servers.route_index import RouteIndex
 from wanderbus.broker.servers.sending import Sending
-from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.decentralised_state import encode_change, encode_header
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.start import has_lost
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.channels.causal import interface as causal
 from wanderbus.channels.causal.header import Header
@@ -62,36 +59,31 @@ class DecentralisedEvents:
 
     def __init__(
         self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
+        basics: Basics,
         subscriptions: Subscriptions,
         delivery: Delivery,
-        servers: ServerUsers,
         channels: DecentralisedChannels,
         index: RouteIndex,
         publisher_filters: PublisherFilters,
         rollback: Rollback,
     ) -> None:
-        self.received_us = 0
-        """The last reading of the wall clock."""
+        self._conditions = basics.conditions
         self.channels = channels
         self.index = index
         self.has = channels.has
         """Returns whether events of a subject are sent directly."""
-        self._state = state
-        self._journal = journal
-        self._links = links
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
         self._subscriptions = subscriptions
         self._delivery = delivery
-        self._servers = servers
+        self._servers = basics.servers
         self._publisher_filters = publisher_filters
         self._rollback = rollback
         rollback.has_decentralised(self)
         self._machine: CausalServer | None = None
         self._links_to: dict[int, int] = {}
         """The present link to each server that has one, by the number of the server."""
-        self._is_full = False
         self._decoded: tuple[bytes, Event] = b"", Event("", {})
         """Payload of the event that arrived last, and the event."""
 
@@ -122,17 +114,15 @@ class DecentralisedEvents:
         for link in links:
             self._journal.emit(LinkDropped(link, "the log of this server is an earlier copy"))
 
-    def disk_full(self, *, is_full: bool) -> None:
-        """Take nothing while the disk has no room; close all links when it has, so that all is sent again.
+    def disk_freed(self) -> None:
+        """Close all links, so that all is sent again that was not taken while the disk had no room.
 
         A message that still comes on such a link follows one that was not taken.
         """
-        was_full, self._is_full = self._is_full, is_full
-        if was_full and not is_full:
-            links, self._links_to = self._links_to, {}
-            for number, link in links.items():
-                self._journal.emit_now(LinkDropped(link, "the disk was full"))
-                self._step(causal.LinkClosed(number))
+        links, self._links_to = self._links_to, {}
+        for number, link in links.items():
+            self._journal.emit_now(LinkDropped(link, "the disk was full"))
+            self._step(causal.LinkClosed(number))
 
     # Publishing -------------------------------------------------------------------------------------------------
 
@@ -185,7 +175,7 @@ class DecentralisedEvents:
 
     def _on_message(self, given: CausalMessageArrived) -> None:
         number = self.channels.servers.index(given.server)
-        if self._links_to.get(number) != given.link or self._is_full:
+        if self._links_to.get(number) != given.link or self._conditions.is_disk_full:
             return
         try:
             message = _message.decode(given.payload)
@@ -206,7 +196,7 @@ class DecentralisedEvents:
 
     def _on_routes(self, given: RoutesArrived) -> None:
         """Store a change of the interest of another server, and confirm it once it is durable and in use."""
-        if self._is_full:
+        if self._conditions.is_disk_full:
             return
         state, leader, message = self._state, given.leader, given.message
         route = leader, message.stream
@@ -313,10 +303,12 @@ class DecentralisedEvents:
             return
         event = self._decoded[1] if self._decoded[0] is payload else _event_of(payload)
         report = partial(DecentralisedArrivalMatched, event.subject)
-        self._delivery.arrived(event, arrival, self.received_us, self.excluded, report, encode_header(header))
+        self._delivery.arrived(
+            event, arrival, self._conditions.received_us, self.excluded, report, encode_header(header)
+        )
 
     def _arrival(self, header: Header, payload: bytes) -> records.Arrival:
-        data, received_us = decode_payload(payload), self.received_us
+        data, received_us = decode_payload(payload), self._conditions.received_us
         server, incarnation = header.origin
         own = self.channels.number
         before = next((number for each, number in header.befores if each == own), 0)

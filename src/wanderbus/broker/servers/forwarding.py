@@ -13,14 +13,12 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.links import Links
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.messages import ForwardPublish, PublishAnswered
 from wanderbus.broker.publish.decisions import Conditions, Offered, Rejected, Source
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.forwarded_publish import ForwardedPublish, PublishId
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
-from wanderbus.broker.state.journal import Journal
-from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.limits import FORWARDED_BYTES_MAX
 
 _EVENT_BYTES: Final = 1_024
@@ -33,10 +31,10 @@ class Forwarding:
     :param channels: the channels of the domain; None if this server is alone
     """
 
-    def __init__(self, journal: Journal, links: Links, channels: OwnChannels | None) -> None:
-        self._journal = journal
-        self._links = links
-        self._channels = channels
+    def __init__(self, basics: Basics) -> None:
+        self._journal = basics.journal
+        self._links = basics.links
+        self._channels = basics.channels
         self._requests = 0
         self._waiting: dict[int, ForwardedPublish] = {}
         self._request_of: dict[PublishId, int] = {}

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import DecentralisedInterestChanged, InterestChanged
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.held_answers import Answer, HeldAnswers
-from wanderbus.broker.state.journal import Journal
-from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import FilterError, Refused
 from wanderbus.filters import Filter
 from wanderbus.subscription import Subscription
@@ -32,12 +30,10 @@ class InterestRequests:
     :param unmet: servers that may accept events under a former file of the domain: nothing new counts before them
     """
 
-    def __init__(
-        self, journal: Journal, links: Links, channels: OwnChannels | None, unmet: Collection[str] = ()
-    ) -> None:
-        self._journal = journal
-        self._channels = channels
-        self._held = HeldAnswers(links)
+    def __init__(self, basics: Basics, unmet: Collection[str] = ()) -> None:
+        self._journal = basics.journal
+        self._channels = basics.channels
+        self._held = HeldAnswers(basics.links)
         self._reported: dict[str, tuple[str, ...]] = {}
         """Names below of each subscription that other servers have to know; a renewed one that had ended has others."""
         self._names = 0

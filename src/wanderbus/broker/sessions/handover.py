@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from wanderbus import protocol, records
 from wanderbus.broker.backlog import MessageQueue
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     DropExport,
     FenceSession,
@@ -22,9 +22,7 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.state.exported_session import decode_export
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, session_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import RemoteProtocolError
 
@@ -40,18 +38,16 @@ class Handover:
 
     def __init__(
         self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
+        basics: Basics,
         presence: Presence,
         subscriptions: Subscriptions,
         backlog: MessageQueue,
         engine_events: EngineEvents,
         matched: MatchedDelivery,
     ) -> None:
-        self._state = state
-        self._journal = journal
-        self._links = links
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
         self._presence = presence
         self._subscriptions = subscriptions
         self._backlog = backlog

@@ -7,20 +7,15 @@ from itertools import chain
 from typing import Final, Literal
 
 from wanderbus import protocol, records
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.device_changes import AS_ALWAYS, DeviceChange, Handling
 from wanderbus.broker.disconnection import DisconnectionHook
-from wanderbus.broker.links import Links
 from wanderbus.broker.messages import DevicesDoubted, UserStatusChanged
-from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
-from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.sessions.visitor_limit import UserDevice, VisitorLimit, limit_reached
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, device_key, session_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import CancelTimer, SetTimer
-from wanderbus.parameters.broker import BrokerConfig
 
 LOOK_AGAIN_S: Final = 60.0
 """Least pause before the last device of a session is checked again."""
@@ -32,29 +27,19 @@ _FOR_GOOD: Final = frozenset(("asked", "kicked"))
 class Presence:
     """Opens and closes links, keeps each device's status, and ends the membership of devices away for too long."""
 
-    def __init__(
-        self,
-        state: BrokerState,
-        journal: Journal,
-        links: Links,
-        queue_limits: QueueLimits,
-        config: BrokerConfig,
-        hook: DisconnectionHook,
-        servers: ServerUsers,
-        ends: SessionEnds,
-    ) -> None:
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._queue_limits = queue_limits
+    def __init__(self, basics: Basics, hook: DisconnectionHook, ends: SessionEnds) -> None:
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._queue_limits = basics.queue_limits
         self._hook = hook
-        self._grace_s = config.device_grace_s
-        self._sessions_max = config.sessions_max
-        self._members_max = config.devices_max
-        self._devices_max = config.user_devices_max
+        self._grace_s = basics.config.device_grace_s
+        self._sessions_max = basics.config.sessions_max
+        self._members_max = basics.config.devices_max
+        self._devices_max = basics.config.user_devices_max
         self._ends = ends
-        self._visitors = VisitorLimit(state, config)
-        self._servers = servers
+        self._visitors = VisitorLimit(basics.state, basics.config)
+        self._servers = basics.servers
 
     def start(self) -> None:
         """Start the grace timer of every device: none is connected yet."""

@@ -13,11 +13,9 @@ from itertools import islice
 from typing import Final
 
 from wanderbus import protocol
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
-from wanderbus.broker.links import Links
-from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, device_key
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 
 LOOKED_AT_MAX: Final = 500
@@ -27,14 +25,12 @@ LOOKED_AT_MAX: Final = 500
 class SessionEnds:
     """Decides which sessions are over, and which give way."""
 
-    def __init__(
-        self, state: BrokerState, links: Links, subscriptions: Subscriptions, engine: EngineEvents, servers: ServerUsers
-    ) -> None:
-        self._state = state
-        self._links = links
+    def __init__(self, basics: Basics, subscriptions: Subscriptions, engine: EngineEvents) -> None:
+        self._state = basics.state
+        self._links = basics.links
         self._subscriptions = subscriptions
         self._engine = engine
-        self._servers = servers
+        self._servers = basics.servers
 
     def holds_something(self, session: SessionRow) -> bool:
         """Return whether a session is in use without any device that is connected.

@@ -9,14 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from wanderbus import protocol
-from wanderbus.broker.links import Links
+from wanderbus.broker.basics import Basics
 from wanderbus.broker.messages import SubscriptionUnread
 from wanderbus.broker.queues.queue import SubscriptionQueue
 from wanderbus.broker.readers import Link, Reader
-from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SubscriptionRow
-from wanderbus.broker.state.state import BrokerState
-from wanderbus.parameters.broker import BrokerConfig
 
 WARNINGS_MAX: Final = 16
 """Warnings of one check; the others follow with the next checks."""
@@ -25,11 +22,11 @@ WARNINGS_MAX: Final = 16
 class UnreadWarnings:
     """Checks periodically, and warns once of each unread subscription until it is read again."""
 
-    def __init__(self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig) -> None:
-        self._state = state
-        self._journal = journal
-        self._links = links
-        self._blocked_s = config.blocked_s
+    def __init__(self, basics: Basics) -> None:
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._blocked_s = basics.config.blocked_s
         self._since: dict[str, float] = {}
         """Monotonic second at which a subscription was first found without a reader, by subscription."""
         self._warned: set[str] = set()

@@ -1,0 +1,130 @@
+"""Messages of agents: each goes to the part that serves it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus import protocol
+from wanderbus.broker.admin import Admin
+from wanderbus.broker.backlog import LinkMessages
+from wanderbus.broker.basics import Basics
+from wanderbus.broker.history.channel_history import ChannelHistory
+from wanderbus.broker.interest.publisher_filters import PublisherFilters
+from wanderbus.broker.publish.acceptance import DISK_FULL
+from wanderbus.broker.publish.publishing import PublisherMessage, Publishing
+from wanderbus.broker.readers import Link
+from wanderbus.broker.rollback.rollback import Rollback
+from wanderbus.broker.servers.advertisements import Advertisements
+from wanderbus.broker.sessions.devices import Devices
+from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.subscribe_pacing import SubscribePacing
+from wanderbus.broker.subscriptions import Subscriptions
+from wanderbus.errors import RemoteProtocolError
+
+PREMATCHED_MAX: Final = 1_024
+"""Messages that are searched for publishes to match in one batch; this batch size costs least for each event."""
+
+_REFUSED_WHEN_FULL: Final = (protocol.Subscribe, protocol.Restrict, protocol.Advertise)
+"""Requests that are refused while the disk is full."""
+
+
+class AgentMessages:
+    """Serves the messages on links one by one, in their order."""
+
+    def __init__(
+        self,
+        basics: Basics,
+        publishing: Publishing,
+        subscriptions: Subscriptions,
+        devices: Devices,
+        admin: Admin,
+        history: ChannelHistory,
+        filters: PublisherFilters,
+        advertisements: Advertisements,
+        rollback: Rollback,
+    ) -> None:
+        self.pacing = SubscribePacing(basics, self._answer)
+        self._state = basics.state
+        self._links = basics.links
+        self._conditions = basics.conditions
+        self._publishing = publishing
+        self._subscriptions = subscriptions
+        self._devices = devices
+        self._admin = admin
+        self._history = history
+        self._filters = filters
+        self._advertisements = advertisements
+        self._rollback = rollback
+
+    def prematch(self, messages: LinkMessages, place: int) -> int:
+        """Match the publishes from ``place`` on; return the place from which this has to be done again.
+
+        That place is before the first message that may add a subscription. Without messages, discard the results.
+        """
+        if not messages:
+            self._subscriptions.matcher.prematch(())
+            return 0
+        end = min(len(messages), place + PREMATCHED_MAX)
+        publishes: list[tuple[Link, PublisherMessage]] = []
+        for at in range(place, end):
+            identity, message = messages[at]
+            if type(message) is protocol.Publish or type(message) is protocol.PublishFor:
+                if link := self._links.get(identity):
+                    publishes.append((link, message))
+            elif isinstance(message, protocol.Subscribe | protocol.Renew):
+                end = at
+                break
+        if len(publishes) > 1:
+            self._publishing.prematch(publishes)
+        return end
+
+    def serve(self, link: Link, message: protocol.FromAgent | RemoteProtocolError) -> None:
+        """Serve one message; a malformed one closes the link."""
+        if isinstance(message, RemoteProtocolError):
+            self._devices.presence.closed(link, str(message))
+            return
+        if link.session is None:
+            if isinstance(message, protocol.Attach):
+                self._devices.attach(link, message)
+            return
+        match message:
+            case protocol.PublishFor() | protocol.SettleInterest() if not link.is_server:
+                self._devices.presence.closed(link, "only a server of the domain may speak for others")
+            case protocol.Publish() | protocol.PublishFor():
+                self._publishing.publish(link, message)
+            case protocol.SettleInterest():
+                self._publishing.settle(link)
+            case protocol.NotifyAck():
+                self._links.take(link, message.reader, message.number)
+            case protocol.StopReading(reader=handle):
+                self._links.stop_reading(link, handle)
+            case protocol.Read(readers=readers):
+                session = self._state.sessions[session_key(link.user, link.session)]
+                self._rollback.check(link, session, [reader.taken for reader in readers])
+                for reader in readers:
+                    self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken, reader.group)
+            case protocol.Leave(request=request):
+                self._devices.presence.leave(link, link.session, request)
+            case _ if isinstance(message, protocol.OperatorRequest):
+                self._admin.answer(link, message)
+            case protocol.ListEvents():
+                self._history.ask(link, message)
+            case protocol.RequestFilters() | protocol.ConfirmFilters() | protocol.ReleaseFilters():
+                self._filters.take(link, message)
+            case protocol.Attach():
+                pass  # the link is attached already
+            case _:
+                self.pacing.take(link, message)
+
+    def _answer(self, link: Link, request: protocol.SessionRequest) -> None:
+        if self._conditions.is_disk_full and isinstance(request, _REFUSED_WHEN_FULL):
+            self._links.send(link, protocol.RequestRefused(request.request, DISK_FULL, limit="disk_full"))
+            return
+        match request:
+            case protocol.Advertise() | protocol.Withdraw():
+                self._advertisements.answer(link, request)
+            case _:
+                self._subscriptions.answer(link, request)
+                if isinstance(request, protocol.Subscribe) and request.resume is not None:
+                    session = self._state.sessions[session_key(link.user, link.session or "")]
+                    self._rollback.check(link, session, [request.resume])
