@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from harness.reporting import finish, goal
-from wanderbus.channels.causal.interface import Acked, Carried, CausalLimits, Deliver, Marked, Message, Publish
+from wanderbus.channels.causal.interface import Acked, Carried, CausalLimits, Deliver, Marked, Message, PublishTo
 from wanderbus.machine import Output
 from wanderbus.simulation.domains.causal_node import CausalLinks, CausalNode
 from wanderbus.simulation.world import World
@@ -104,7 +104,7 @@ class Domain:
     def _publish(self, node: CausalNode) -> None:
         rank = bisect(self._popularity, self.world.random.random() * self._popularity[-1])
         self._counts.events += 1
-        node.feed(Publish(self._interest[rank] - {node.server}, b""))
+        node.feed(PublishTo(self._interest[rank] - {node.server}, b""))
 
 
 def measure(rate_per_s: float, seconds: float, *, down: int = 0) -> Counts:

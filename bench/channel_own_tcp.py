@@ -15,7 +15,7 @@ from harness.certificate import server_context
 from wanderbus.machine import Input, Output
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS
 from wanderbus.runtime.net.driver import Driver
-from wanderbus.tcp import Endpoint, MessageReceived, OpenConnection, SendMessage, Target, TcpConfig
+from wanderbus.tcp import Endpoint, MessageReceived, OpenConnection, SendMessage, TcpConfig, TcpTarget
 
 CHANNELS_MAX: Final = 256
 UNSENT_BYTES_MAX: Final = 2**18
@@ -88,7 +88,7 @@ class OwnTcpEnd:
         self._rooms[local_id] = asyncio.get_running_loop().create_future()
         await self._rooms[local_id]
 
-    def open(self, local_id: int, remote_id: int, target: Target | None) -> OwnTcpChannel:
+    def open(self, local_id: int, remote_id: int, target: TcpTarget | None) -> OwnTcpChannel:
         """Open one connection."""
         self.driver.feed(OpenConnection(local_id, remote_id, 0, _SECRET, target))
         channel = self.channels[local_id] = OwnTcpChannel(self, local_id)
@@ -128,7 +128,7 @@ def own_tcp_dialled(host: str, port: int, certificate: Path, number: int) -> Ite
     end = OwnTcpEnd(number + 1)
     end.driver.bind_streams(_SOCKET, {}, limits=DATA_STREAM_LIMITS)
     local_id = end.endpoint.allocate()
-    target = Target("TLS", (host, port), _fingerprint(certificate))
+    target = TcpTarget("TLS", (host, port), _fingerprint(certificate))
     try:
         yield end.open(local_id, _PASSIVE + local_id, target)
     finally:

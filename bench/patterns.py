@@ -22,7 +22,7 @@ from wanderbus.event import Event
 from wanderbus.matching.rows import NUMBER
 from wanderbus.matching.table import EventTable
 from wanderbus.matching.table_columns import Doubles, Texts
-from wanderbus.patterns import NEVER_US, Detection, Occurrence, Pattern, Seen, compile_pattern
+from wanderbus.patterns import NEVER_US, AcceptedEvent, Detection, Pattern, Seen, compile_pattern
 
 PATTERN: Final = """
 pattern late_turnaround by Tail
@@ -42,7 +42,7 @@ ROUNDS: Final = 5
 class Stream(NamedTuple):
     """Events with their offsets and times, and the same as a table."""
 
-    occurrences: list[Occurrence]
+    occurrences: list[AcceptedEvent]
     table: EventTable
 
 
@@ -117,7 +117,7 @@ def detections_of(pattern: Pattern, seen: Sequence[Seen]) -> list[Detection]:
     return found + detections
 
 
-def by_hand(occurrences: Sequence[Occurrence]) -> list[tuple[int, int, int]]:
+def by_hand(occurrences: Sequence[AcceptedEvent]) -> list[tuple[int, int, int]]:
     """Return offset of arrival, offset of departure and added delay, for events in order of time."""
     waiting: dict[str, list[tuple[int, int, int]]] = {}
     found = []
@@ -150,7 +150,7 @@ def make_stream(count: int, skew: float) -> Stream:
     aircraft = [0 if draw.random() < skew else draw.randrange(AIRCRAFT) for _ in range(count)]
     delays = [draw.randrange(-15, 120) for _ in range(count)]
     occurrences = [
-        Occurrence(Event(subject, {"Tail": tails[tail], "delay": delay}), offset, offset * 100_000, f"s-1-{offset}")
+        AcceptedEvent(Event(subject, {"Tail": tails[tail], "delay": delay}), offset, offset * 100_000, f"s-1-{offset}")
         for offset, (subject, tail, delay) in enumerate(zip(subjects, aircraft, delays, strict=True))
     ]
     distinct = sorted(set(SUBJECTS))

@@ -20,7 +20,7 @@ from bench.process_times import tree_s
 from harness.reporting import Goal, goal, median, progress
 from tests.published import published
 from wanderbus.event import EventId
-from wanderbus.patterns import Counts, Detection, Occurrence, Pattern, compile_pattern
+from wanderbus.patterns import AcceptedEvent, Counts, Detection, Pattern, compile_pattern
 from wanderbus.pipeline.engine import SETTINGS
 from wanderbus.pipeline.patterns import LivePattern
 from wanderbus.pipeline.session import spark_session
@@ -83,7 +83,7 @@ def goals(results: Sequence[Measured]) -> list[Goal]:
     return found
 
 
-def write_log(directory: Path, occurrences: Sequence[Occurrence]) -> Path:
+def write_log(directory: Path, occurrences: Sequence[AcceptedEvent]) -> Path:
     """Write the log of a server that received these events."""
     directory.mkdir()
     records: list[Record] = [Started(at_us=0, server="s", incarnation=1)]
@@ -98,7 +98,7 @@ def write_log(directory: Path, occurrences: Sequence[Occurrence]) -> Path:
 
 
 def _measured(
-    spark: SparkSession, stream: str, occurrences: list[Occurrence], log: Path, checkpoint: Path, pattern: Pattern
+    spark: SparkSession, stream: str, occurrences: list[AcceptedEvent], log: Path, checkpoint: Path, pattern: Pattern
 ) -> Measured:
     seen = pattern.classify(occurrences)
     started = time.perf_counter()

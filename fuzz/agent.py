@@ -22,11 +22,11 @@ from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
-    Arrived,
-    Ask,
+    AskBroker,
+    EndReading,
+    ItemArrived,
     PublishEvent,
     RequestSettled,
-    StopReading,
     SubscriptionOver,
 )
 from wanderbus.errors import RemoteProtocolError
@@ -156,22 +156,22 @@ class _Life:
         match drawn[0] % 6:
             case 0:
                 message: Any = protocol.Subscribe(number, "Trade", "", None, (), False)
-                self.talk.send(Ask(message, reads=True))
+                self.talk.send(AskBroker(message, reads=True))
             case 1:
-                self.talk.send(Ask(protocol.Query(number)))
+                self.talk.send(AskBroker(protocol.Query(number)))
             case 2:
-                self.talk.send(Ask(protocol.Inspect(number, "sessions", None)))
+                self.talk.send(AskBroker(protocol.Inspect(number, "sessions", None)))
             case 3:
                 self.talk.send(PublishEvent(number, _EVENT, number if drawn[0] > 99 else None))
             case 4:
                 for subscription, position in self._taken.items():
                     self.talk.send(Acknowledge(subscription, position))
             case _:
-                self.talk.send(StopReading("wb-1"))
+                self.talk.send(EndReading("wb-1"))
 
     def _report(self, output: Output) -> None:
         match output:
-            case Arrived(item=item, subscriptions=subscriptions):
+            case ItemArrived(item=item, subscriptions=subscriptions):
                 self._arrived(item, subscriptions)
             case RequestSettled(subscriptions=subscriptions):
                 for each in subscriptions:

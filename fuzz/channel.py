@@ -31,7 +31,7 @@ from wanderbus.simulation.weight import weight_bytes
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 from wanderbus.tcp import Endpoint, OpenConnection, TcpConfig
 from wanderbus.tcp import frames as wire
-from wanderbus.tcp.interface import Target
+from wanderbus.tcp.interface import TcpTarget
 from wanderbus.tcp.stream import make_proof, make_welcome
 from wanderbus.transport import Consumed, FinishSending, MessageReceived, MovedHere, Probe, SendMessage
 
@@ -125,12 +125,12 @@ class Victim(Timed):
         super().__init__()
         self.endpoint = Endpoint(SeededRandom(4), CONFIG)
         self.passive, self.active = self.endpoint.allocate(), self.endpoint.allocate()
-        self.open: dict[int, Target | None] = {}
-        self.dialled: list[tuple[Target, bytes]] = []
+        self.open: dict[int, TcpTarget | None] = {}
+        self.dialled: list[tuple[TcpTarget, bytes]] = []
         self.heard: dict[int, bytes] = {}
         self.given_bytes = self.own_bytes = self.delivered = self.count = 0
         self.step(OpenConnection(self.passive, REMOTE_IDS[0], 0, SHARED, None))
-        self.step(OpenConnection(self.active, REMOTE_IDS[1], 0, SHARED, Target("TCP", PEER)))
+        self.step(OpenConnection(self.active, REMOTE_IDS[1], 0, SHARED, TcpTarget("TCP", PEER)))
 
     def act(self, kind: int, body: bytes) -> None:
         """Do one act of a script."""
@@ -153,7 +153,7 @@ class Victim(Timed):
             case 7:
                 self._ask(which)
 
-    def _connected(self, target: Target | None) -> int:
+    def _connected(self, target: TcpTarget | None) -> int:
         self.count += 1
         self.open[self.count] = target
         return self.count
@@ -213,7 +213,7 @@ class Victim(Timed):
         if output.connection is not None:
             self.heard[output.connection] = output.data
         else:
-            assert isinstance(output.target, Target)
+            assert isinstance(output.target, TcpTarget)
             self.dialled = [*self.dialled[-20:], (output.target, output.data)]
 
 

@@ -29,7 +29,7 @@ from wanderbus.filters.normalising import normal_form
 from wanderbus.filters.work import Sizes, work_of
 from wanderbus.filters.xml.notifications import read_notification, write_notification
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.patterns import Occurrence, Pattern, PatternState, compile_pattern
+from wanderbus.patterns import AcceptedEvent, Pattern, PatternState, compile_pattern
 from wanderbus.patterns.turns import Turn
 from wanderbus.sip.message.message import parse_message
 from wanderbus.sip.message.sdp import SessionDescription
@@ -275,7 +275,7 @@ def _state_of(data: bytes) -> tuple[Pattern, Callable[[], PatternState]] | None:
     except PatternError:
         return None
     stream = _STREAMS[len(data) % len(_STREAMS)] + "y"
-    rows = [Occurrence(Event(each, {"v": 1.0, "t": "x" * 50}), at, at) for at, each in enumerate(stream)]
+    rows = [AcceptedEvent(Event(each, {"v": 1.0, "t": "x" * 50}), at, at) for at, each in enumerate(stream)]
     seen = pattern.classify(rows)
 
     def make() -> PatternState:

@@ -22,7 +22,7 @@ from wanderbus.errors import SIPParseError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
 from wanderbus.sip.authentication.digest_values import SUPPORTED, Challenge, Credentials, response_digest
 from wanderbus.sip.message.dissection import dissect
-from wanderbus.sip.message.inspection import Role, inspect
+from wanderbus.sip.message.inspection import ElementRole, inspect
 from wanderbus.sip.message.message import Message, encode_message, make_response, parse_message, read_for_reply
 from wanderbus.sip.message.sdp import SessionDescription
 
@@ -75,7 +75,7 @@ def examine_message(data: bytes) -> None:
         if request is not None:
             encode_message(make_response(request, 400, to_tag="t"))
     if zlib.crc32(data) % INSPECTED_EACH == 0:
-        verdict = inspect(data, list(Role)[len(data) % len(Role)])
+        verdict = inspect(data, list(ElementRole)[len(data) % len(ElementRole)])
         if verdict.valid != (verdict.reason is None):
             raise Broken("the verdict does not hold together")
         dissect(data)

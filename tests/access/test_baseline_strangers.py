@@ -13,7 +13,7 @@ from wanderbus.event import Event
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.signalling import FloodLimits
-from wanderbus.protocol.eci_address import VALID_S, Challenges
+from wanderbus.protocol.eci_address import VALID_S, AddressChallenges
 from wanderbus.refusals import Limited
 from wanderbus.simulation.server import ECI_ADDRESS
 
@@ -94,7 +94,7 @@ def test_a_challenge_is_of_one_address_and_of_its_time() -> None:
 
 
 def test_challenges_of_another_key_are_worth_nothing() -> None:
-    one, other = Challenges(KEY), Challenges(b"1" * 32)
+    one, other = AddressChallenges(KEY), AddressChallenges(b"1" * 32)
     challenge = one.make(VICTIM, attach(), 0.0)
     assert challenge is not None
     assert one.proved(VICTIM, challenge + attach(), 0.0) == attach()

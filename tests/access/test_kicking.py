@@ -9,7 +9,7 @@ from tests.agent.town import Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.access.baseline import ECI_SOCKET
 from wanderbus.broker.messages import LinkDropped
-from wanderbus.client.machine.messages import Ask
+from wanderbus.client.machine.messages import AskBroker
 from wanderbus.machine import DatagramReceived
 from wanderbus.protocol.eci_address import user_at
 
@@ -20,7 +20,7 @@ def town() -> Town:
 
 
 def kick(town: Town, by: Phone, device: str | None, *, forget: bool = False) -> None:
-    by.node.feed([Ask(protocol.Kick(1_000, by.uri, device, forget))])
+    by.node.feed([AskBroker(protocol.Kick(1_000, by.uri, device, forget))])
     town.run(0.1)
 
 

@@ -9,7 +9,7 @@ from wanderbus import protocol
 from wanderbus.access.device_session import DeviceSession
 from wanderbus.access.session_table import SessionTable
 from wanderbus.broker.sessions.visitor_limit import limit_reached
-from wanderbus.client.machine.messages import Ask, ConnectRefused
+from wanderbus.client.machine.messages import AskBroker, ConnectRefused
 from wanderbus.parameters.broker import BrokerConfig
 
 REASON = limit_reached("user_devices_max", 2).reason
@@ -57,7 +57,7 @@ def test_a_session_that_nobody_ended_gives_way_if_its_device_has_left(town: Town
     """Else a user would be refused for ever, or could have as many as the broker has room for."""
     for number in range(1, 6):
         phone = connected(town, number=number)
-        phone.node.feed([Ask(protocol.Leave(1_000))])
+        phone.node.feed([AskBroker(protocol.Leave(1_000))])
         town.run(0.1)
         phone.node.kill()
     assert (len(town.access.broker.state.devices), sessions_of(town, phone.uri)) == (0, 2)

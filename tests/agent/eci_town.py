@@ -11,7 +11,7 @@ from wanderbus.access.baseline import Baseline
 from wanderbus.client.machine.baseline import ECI_SOCKET, EciAgentMachine
 from wanderbus.client.machine.messages import (
     AgentProperties,
-    Ask,
+    AskBroker,
     Connect,
     Moved,
     PublishEvent,
@@ -24,7 +24,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.protocol.eci_address import user_at
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import ECI_ADDRESS, SimulatedServer
 from wanderbus.simulation.world import World
@@ -37,10 +37,10 @@ class EciTown:
     """A world with a running server; ``sent`` has every datagram of the original ECI, with its source."""
 
     def __init__(
-        self, conditions: Conditions | None = None, *, seed: int = 1, eci: BaselineConfig | None = None
+        self, conditions: PathConditions | None = None, *, seed: int = 1, eci: BaselineConfig | None = None
     ) -> None:
         self.world = World(seed)
-        self.network = Network(self.world, Conditions(delay_min_s=0.005, delay_max_s=0.005))
+        self.network = Network(self.world, PathConditions(delay_min_s=0.005, delay_max_s=0.005))
         self.sent: list[tuple[Address, Address, bytes]] = []
         self._carry = self.network.send
         self.network.send = self._send  # type: ignore[method-assign]
@@ -115,7 +115,7 @@ class Pager(Reporting):
 
     def ask(self, request: Any, *, wait_s: float = 0.1) -> RequestSettled:
         """Make a request and return how it was settled."""
-        self.node.feed([Ask(request, reads=isinstance(request, protocol.Subscribe))])
+        self.node.feed([AskBroker(request, reads=isinstance(request, protocol.Subscribe))])
         self.town.run(wait_s)
         return self.all_of(RequestSettled)[-1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from wanderbus.client.machine.messages import AgentStatusChanged, Arrived
+from wanderbus.client.machine.messages import AgentStatusChanged, ItemArrived
 from wanderbus.event import Notification
 from wanderbus.machine import Output
 
@@ -23,7 +23,7 @@ class Reporting:
     @property
     def received(self) -> list[Any]:
         """The ``N`` of every event that arrived."""
-        items = [report.item for report in self.all_of(Arrived)]
+        items = [report.item for report in self.all_of(ItemArrived)]
         return [item.event["N"] for item in items if isinstance(item, Notification)]
 
     @property

@@ -10,7 +10,7 @@ from wanderbus.client.machine.baseline import ECI_SOCKET, EciAgentMachine
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
-    Ask,
+    AskBroker,
     Connect,
     ConnectRefused,
     Disconnect,
@@ -24,7 +24,7 @@ from wanderbus.client.machine.messages import (
 from wanderbus.event import Event, EventId, Position
 from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import Address, DatagramReceived, Output, SendDatagram, SetTimer, TimerFired
-from wanderbus.simulation.network import Conditions
+from wanderbus.simulation.network import PathConditions
 from wanderbus.subscription import Frequency
 
 BROKER: Address = ("192.0.2.1", 5070)
@@ -169,7 +169,7 @@ def test_an_answer_in_time_settles_once_and_one_that_is_late_not_again() -> None
 
 def test_requests_before_the_attachment_wait_for_it() -> None:
     agent = alone()
-    first = agent.step([Connect(), Ask(protocol.Query(1))], 0.0)
+    first = agent.step([Connect(), AskBroker(protocol.Query(1))], 0.0)
     assert sent_messages(first) == [protocol.Attach(7, "default", None, keep=True, knows_waits=True)]
     assert sent_messages(receive(agent, protocol.Attachment(99))) == [protocol.Query(1)]
     assert sent_messages(receive(agent, protocol.Attachment(99))) == [], "a second answer changes nothing"
@@ -177,7 +177,7 @@ def test_requests_before_the_attachment_wait_for_it() -> None:
 
 def test_connecting_to_nobody_ends_in_time() -> None:
     agent = alone()
-    outputs = agent.step([Connect(), Ask(protocol.Query(1))], 0.0)
+    outputs = agent.step([Connect(), AskBroker(protocol.Query(1))], 0.0)
     assert [each.at for each in outputs if isinstance(each, SetTimer)] == [2.0, 2.0]
     outputs = agent.step([TimerFired("attach"), TimerFired("answer")], 2.0)
     assert [type(each) for each in outputs] == [ServerUnreachable, RequestSettled]
@@ -194,7 +194,7 @@ def test_a_refusal_of_the_attachment_is_reported() -> None:
 def test_a_message_above_one_datagram_is_refused_and_not_sent() -> None:
     agent = attached()
     long = protocol.Subscribe(1, SUBJECT, "x" * UDP_PAYLOAD_BYTES_MAX, None, (), False)
-    (settled,) = agent.step([Ask(long)], 0.0)
+    (settled,) = agent.step([AskBroker(long)], 0.0)
     assert isinstance(settled, RequestSettled)
     assert settled.refusal is not None
     assert settled.refusal.limit == "udp_payload_bytes_max"
@@ -212,7 +212,7 @@ def test_the_longest_datagram_is_sent() -> None:
     agent = attached()
     overhead = len(protocol.encode(protocol.Subscribe(1, SUBJECT, "x" * 60_000, None, (), False))) - 60_000
     fits = protocol.Subscribe(1, SUBJECT, "x" * (UDP_PAYLOAD_BYTES_MAX - overhead), None, (), False)
-    assert sent_messages(agent.step([Ask(fits)], 0.0)) == [fits]
+    assert sent_messages(agent.step([AskBroker(fits)], 0.0)) == [fits]
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\x91\x09", b"REGISTER sip:x SIP/2.0\r\n\r\n"])
@@ -284,7 +284,7 @@ def test_a_restart_is_the_same_user_only_at_the_same_port(town: EciTown, port: i
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_a_bad_network_loses_but_never_repeats_or_reorders(seed: int) -> None:
     """A simulated world: the received events are some of the published ones, in the order of the log."""
-    conditions = Conditions(loss=0.2, duplication=0.2, delay_min_s=0.001, delay_max_s=0.2, spike=0.1, damage=0.0)
+    conditions = PathConditions(loss=0.2, duplication=0.2, delay_min_s=0.001, delay_max_s=0.2, spike=0.1, damage=0.0)
     town = EciTown(seed=seed)
     seller = Pager(town, "10.1.0.1").connect()
     buyers = [Pager(town, f"10.2.0.{n}").connect() for n in (1, 2, 3)]
@@ -298,7 +298,7 @@ def test_a_bad_network_loses_but_never_repeats_or_reorders(seed: int) -> None:
             town.restart()
         if value == 150:
             buyers[2].move("10.9.0.1")
-    town.network.conditions = Conditions()
+    town.network.conditions = PathConditions()
     town.run(5.0)
     settled = seller.all_of(PublishSettled)
     assert sorted(each.number for each in settled) == list(range(1, 201)), f"seed {seed}"

@@ -10,14 +10,14 @@ from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
-    Arrived,
-    Ask,
+    AskBroker,
     ConnectRefused,
+    EndReading,
+    ItemArrived,
     PublishEvent,
     PublishSettled,
     RequestSettled,
     StartReading,
-    StopReading,
     StreamReplaced,
     SubscriptionOver,
 )
@@ -69,11 +69,11 @@ def test_answered_advertisements_are_repeated_on_each_connection_before_the_publ
     talk = conversation()
     several = [Advertise(number, "Trade", f"N > {number}") for number in (1, 2, 3)]
     for each in several:
-        talk.send(Ask(each))
+        talk.send(AskBroker(each))
     talk.send(PublishEvent(1, ENCODED))
     for number in (1, 2):
         talk.receive(protocol.encode(Done(number, ())))
-    talk.send(Ask(Withdraw(4, "Trade", "N > 1")))
+    talk.send(AskBroker(Withdraw(4, "Trade", "N > 1")))
     opened = [protocol.decode_from_agent(each) for each in talk.opening()]
     assert opened[1:] == [several[1], several[2], Withdraw(4, "Trade", "N > 1"), Publish(1, EVENT)]
     assert talk.receive(protocol.encode(Done(2, ()))) == []
@@ -104,7 +104,7 @@ def notify(number: int, *, redelivered: bool = False) -> protocol.Notify:
 
 def arrived(outputs: list[Output]) -> list[object]:
     """Numbers of notifications, ``(count, last)`` of gaps."""
-    items = [output.item for output in outputs if isinstance(output, Arrived)]
+    items = [output.item for output in outputs if isinstance(output, ItemArrived)]
     return [i.position.number if isinstance(i, Notification) else (i.count, i.position.number) for i in items]
 
 
@@ -121,8 +121,8 @@ def test_design_5_2_unanswered_messages_are_repeated_in_order_requests_first() -
     talk = conversation()
     for number in (1, 2, 3):
         talk.send(PublishEvent(number, ENCODED))
-    talk.send(Ask(SUBSCRIBE))
-    talk.send(Ask(Query(2)))
+    talk.send(AskBroker(SUBSCRIBE))
+    talk.send(AskBroker(Query(2)))
     assert talk.unanswered == 5
     assert opening(talk)[1:] == [SUBSCRIBE, Query(2), Publish(1, EVENT), Publish(2, EVENT), Publish(3, EVENT)]
     receive(
@@ -138,7 +138,7 @@ def test_each_answer_is_reported_once() -> None:
     talk = conversation()
     talk.send(PublishEvent(1, ENCODED))
     talk.send(PublishEvent(2, ENCODED))
-    talk.send(Ask(SUBSCRIBE))
+    talk.send(AskBroker(SUBSCRIBE))
     accepted, refused, done = (
         PublishAccepted(1, EventId("wb", 1, 5)),
         PublishRefused(2, "too large"),
@@ -154,7 +154,7 @@ def test_each_answer_is_reported_once() -> None:
 
 def test_a_refused_request_carries_its_refusal() -> None:
     talk = conversation()
-    talk.send(Ask(SUBSCRIBE))
+    talk.send(AskBroker(SUBSCRIBE))
     refusal = RequestRefused(1, "expected a value", 5, None)
     assert receive(talk, refusal) == [RequestSettled(1, (), refusal)]
     assert opening(talk)[1:] == []
@@ -167,7 +167,7 @@ def test_a_refused_attachment_is_a_refused_connection() -> None:
 
 def test_g08_an_answer_in_parts_is_reported_whole_and_a_broken_off_one_from_its_start() -> None:
     talk = conversation()
-    talk.send(Ask(Query(1)))
+    talk.send(AskBroker(Query(1)))
     one, two, three = (Subscription(f"wb-{n}", "sip:alice@example.org", "default", "Trade", "") for n in (1, 2, 3))
     assert receive(talk, Done(1, (one,), more=True)) == []
     assert opening(talk)[1:] == [Query(1)]
@@ -187,7 +187,7 @@ def test_a_notification_arrives_with_everything_that_it_carries() -> None:
     talk = reading()
     (output,) = receive(talk, Attachment(4), notify(1, redelivered=True))
     expected = Notification(Event("Trade", {"N": 1}), ("wb-1",), Position(4, 1), EventId("wb", 1, 101), True)
-    assert output == Arrived(expected, ("wb-1",))
+    assert output == ItemArrived(expected, ("wb-1",))
 
 
 def test_an_acknowledgement_is_sent_once_and_repeated_on_the_next_connection() -> None:
@@ -241,7 +241,7 @@ def test_u02_a_gap_arrives_with_its_reason_and_the_position_to_commit() -> None:
     talk = reading()
     (output,) = receive(talk, Attachment(2), gap(1, 4))
     lost = (Loss("wb-1", "queue_max", 4),)
-    assert output == Arrived(Gap(4, "queue_max", Position(2, 4), lost), ("wb-1",))
+    assert output == ItemArrived(Gap(4, "queue_max", Position(2, 4), lost), ("wb-1",))
 
 
 def test_design_5_3_another_epoch_is_another_stream() -> None:
@@ -257,20 +257,22 @@ def test_design_5_3_another_epoch_is_another_stream() -> None:
 
 def test_g25_each_connection_announces_its_readers_before_unanswered_requests() -> None:
     talk = reading()
-    talk.send(Ask(Query(1)))
+    talk.send(AskBroker(Query(1)))
     assert opening(talk)[1:] == [reads((1, "wb-1", None)), Query(1)]
     assert talk.send(StartReading("wb-1")) is None
-    assert talk.send(StopReading("wb-1")) == protocol.encode(protocol.StopReading(1))
-    assert talk.send(StopReading("wb-1")) is None
+    assert talk.send(EndReading("wb-1")) == protocol.encode(protocol.StopReading(1))
+    assert talk.send(EndReading("wb-1")) is None
     assert opening(talk)[1:] == [Query(1)]
 
 
 def test_g25_a_subscription_is_read_from_its_answer_on_without_another_message() -> None:
     talk = conversation()
-    assert talk.send(Ask(SUBSCRIBE, reads=True)) == protocol.encode(msgspec.structs.replace(SUBSCRIBE, reader=1))
+    assert talk.send(AskBroker(SUBSCRIBE, reads=True)) == protocol.encode(msgspec.structs.replace(SUBSCRIBE, reader=1))
     receive(talk, Attachment(1), Done(1, (SUBSCRIPTION,)))
     assert talk.take_unsent() == []
-    assert [output.subscriptions for output in receive(talk, notify(1)) if isinstance(output, Arrived)] == [("wb-1",)]
+    assert [output.subscriptions for output in receive(talk, notify(1)) if isinstance(output, ItemArrived)] == [
+        ("wb-1",)
+    ]
     assert opening(talk)[1:] == [reads((1, "wb-1", None))]
 
 
@@ -280,10 +282,10 @@ def test_g25_each_reader_receives_and_acknowledges_its_own_notifications() -> No
     receive(talk, Attachment(1))
     both = msgspec.structs.replace(notify(1), subscriptions=("wb-1", "wb-2", "wb-3"), readers=(1, 2))
     first = msgspec.structs.replace(notify(2), subscriptions=("wb-1", "wb-2"), readers=(1,))
-    outputs = [output for output in receive(talk, both, first) if isinstance(output, Arrived)]
+    outputs = [output for output in receive(talk, both, first) if isinstance(output, ItemArrived)]
     assert [output.subscriptions for output in outputs] == [("wb-1", "wb-2"), ("wb-1",)]
     second = msgspec.structs.replace(first, readers=(2,))
-    assert [output.subscriptions for output in receive(talk, second) if isinstance(output, Arrived)] == [("wb-2",)]
+    assert [output.subscriptions for output in receive(talk, second) if isinstance(output, ItemArrived)] == [("wb-2",)]
     assert talk.send(Acknowledge("wb-2", Position(1, 2))) == protocol.encode(NotifyAck(2, 2))
     assert opening(talk)[1:] == [reads((1, "wb-1", None), (2, "wb-2", Position(1, 2)))]
 
@@ -291,7 +293,7 @@ def test_g25_each_reader_receives_and_acknowledges_its_own_notifications() -> No
 def test_design_5_5_a_subscription_resumes_from_its_own_position() -> None:
     talk = conversation()
     receive(talk, Attachment(1))
-    talk.send(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 5)), reads=True))
+    talk.send(AskBroker(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 5)), reads=True))
     assert arrived(receive(talk, Done(1, (SUBSCRIPTION,)), notify(4), notify(5), notify(6))) == [6]
     assert opening(talk)[1:] == [reads((1, "wb-1", Position(1, 5)))]
 
@@ -336,7 +338,7 @@ def test_a_notification_without_an_event_in_it_does_not_count_as_received() -> N
 
 def test_e01_a_listing_in_parts_is_reported_whole_with_where_to_go_on_from() -> None:
     talk = conversation()
-    talk.send(Ask(protocol.Inspect(1, "queues", None)))
+    talk.send(AskBroker(protocol.Inspect(1, "queues", None)))
     assert receive(talk, protocol.Listing(1, ({"user": "a"},), more=True)) == []
     last = protocol.Listing(1, ({"user": "b"},), next="b")
     assert receive(talk, last) == [RequestSettled(1, (), rows=({"user": "a"}, {"user": "b"}), next="b")]
@@ -381,7 +383,7 @@ def test_x25_a_permanent_refusal_blocks_no_later_event() -> None:
 
 
 def losses(*outputs: Output) -> list[tuple[Loss, ...]]:
-    return [output.item.lost for output in outputs if isinstance(output, Arrived) and isinstance(output.item, Gap)]
+    return [output.item.lost for output in outputs if isinstance(output, ItemArrived) and isinstance(output.item, Gap)]
 
 
 def test_u02_a_grown_gap_reports_only_its_growth() -> None:
@@ -397,13 +399,13 @@ def test_u02_a_notification_received_before_its_drop_is_no_loss() -> None:
     receive(talk, Attachment(1), notify(1), notify(2), notify(3))
     lost = (Loss("wb-1", "q", 2), Loss("wb-1", "purged", 2))
     (output,) = receive(talk, gap(2, 5, *lost))
-    assert output == Arrived(Gap(2, "purged", Position(1, 5), (Loss("wb-1", "purged", 2),)), ("wb-1",))
+    assert output == ItemArrived(Gap(2, "purged", Position(1, 5), (Loss("wb-1", "purged", 2),)), ("wb-1",))
 
 
 def test_u02_a_gap_from_an_earlier_life_never_counts_more_than_possible() -> None:
     talk = conversation()
     receive(talk, Attachment(1))
-    talk.send(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 7)), reads=True))
+    talk.send(AskBroker(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 7)), reads=True))
     receive(talk, Done(1, (SUBSCRIPTION,)))
     assert losses(*receive(talk, gap(1, 9, Loss("wb-1", "q", 9)))) == [(Loss("wb-1", "q", 2),)]
 
@@ -411,7 +413,7 @@ def test_u02_a_gap_from_an_earlier_life_never_counts_more_than_possible() -> Non
 def test_u02_a_gap_of_which_nothing_is_missing_arrives_empty_so_that_it_can_be_taken() -> None:
     talk = reading()
     receive(talk, Attachment(1), notify(1))
-    assert receive(talk, gap(1, 4, Loss("wb-1", "q", 1))) == [Arrived(Gap(0, "q", Position(1, 4)), ("wb-1",))]
+    assert receive(talk, gap(1, 4, Loss("wb-1", "q", 1))) == [ItemArrived(Gap(0, "q", Position(1, 4)), ("wb-1",))]
 
 
 def test_acknowledgements_of_an_earlier_stream_do_not_count_for_the_present_one() -> None:
@@ -467,10 +469,10 @@ def test_an_event_that_comes_again_after_a_rollback_is_acknowledged_without_the_
 
 def test_a_successor_of_a_subscription_that_was_missed_begins_with_a_gap() -> None:
     talk = conversation(on_ended="resubmit")
-    talk.send(Ask(SUBSCRIBE, reads=True))
+    talk.send(AskBroker(SUBSCRIBE, reads=True))
     receive(talk, Attachment(1), Done(1, (SUBSCRIPTION,)), Attachment(2), Done(-1, ()))
     successor = msgspec.structs.replace(SUBSCRIPTION, id="wb-2")
     (over, gap) = receive(talk, Done(-2, (successor,)))
     assert isinstance(over, SubscriptionOver)
-    assert isinstance(gap, Arrived)
+    assert isinstance(gap, ItemArrived)
     assert (gap.item.count, gap.item.reason, gap.subscriptions) == (1, "missed", ("wb-2",))  # type: ignore[union-attr]

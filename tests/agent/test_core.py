@@ -24,7 +24,7 @@ from wanderbus.client.machine.messages import (
 from wanderbus.event import Event, Position
 from wanderbus.machine import DatagramReceived, SendDatagram
 from wanderbus.mobility.session.session import RemoteMediaStatus
-from wanderbus.simulation.network import Conditions
+from wanderbus.simulation.network import PathConditions
 from wanderbus.simulation.server import SERVER_ADDRESS, SERVER_IP
 from wanderbus.sip.message.message import Response
 
@@ -285,7 +285,7 @@ def test_disconnect_sends_bye_unregisters_and_keeps_the_subscription(town: Town)
 
 def test_disconnect_waits_until_sent_messages_have_arrived() -> None:
     """Also with retransmissions: on a bad network no acknowledged notification is delivered again in the next life."""
-    town = Town(Conditions(delay_min_s=0.005, delay_max_s=0.005))
+    town = Town(PathConditions(delay_min_s=0.005, delay_max_s=0.005))
     alice, bob = connected(town, takes=False), connected(town, "bob", number=2)
     for n in (1, 2, 3):
         bob.publish(n)

@@ -10,7 +10,7 @@ import pytest
 from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
 from tests.datachannel.sides import changed
 from wanderbus.client.machine.messages import ConnectRefused, Disconnect, Disconnected
-from wanderbus.simulation.network import Conditions
+from wanderbus.simulation.network import PathConditions
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a08_in_plain_mode_too_no_event_bytes_are_on_sip_ports() -> None:
 @pytest.mark.parametrize("who_noticed", ["agent", "both"])
 def test_d10_the_probe_heals_within_its_pause_and_a_few_round_trips(who_noticed: str, over: Over) -> None:
     """Re-INVITEs at intervals would take longer: they are as good as off here."""
-    town = Town(Conditions(delay_min_s=0.02, delay_max_s=0.02))
+    town = Town(PathConditions(delay_min_s=0.02, delay_max_s=0.02))
     alice = connected(town, data_transport=over, heal_s=1e6, probe_s=1.0)
     bob = connected(town, "bob", number=2)
     town.network.cut(alice.ip)

@@ -11,7 +11,7 @@ from wanderbus.client.machine.core import TRANSPORTS
 from wanderbus.client.machine.messages import AgentStatusChanged, Connect, ConnectRefused, Moved, PublishSettled
 from wanderbus.client.machine.states import ChannelState
 from wanderbus.machine import Input, SendDatagram, SetTimer, TimerFired
-from wanderbus.simulation.network import Conditions
+from wanderbus.simulation.network import PathConditions
 from wanderbus.sip.message.message import Request, parse_message
 from wanderbus.transport import ConnectionReset, SendMessage, TransportOutput
 
@@ -78,8 +78,8 @@ def test_d10_a_channel_that_ends_before_any_data_is_not_replaced_at_once(town: T
 @pytest.mark.parametrize("over", ["UDP", "TCP"])
 def test_d10_a_round_trip_of_more_than_two_seconds_is_no_reason_not_to_connect(over: str) -> None:
     """With a challenge on the way, the response takes longer than the first retry interval."""
-    town = Town(Conditions(delay_min_s=1.1, delay_max_s=1.1))
-    town.network.within = Conditions(delay_min_s=0.001, delay_max_s=0.001)
+    town = Town(PathConditions(delay_min_s=1.1, delay_max_s=1.1))
+    town.network.within = PathConditions(delay_min_s=0.001, delay_max_s=0.001)
     town.run(10.0)
     alice = Phone(town, data_transport=over)
     assert alice.properties.heal_s < 2 * 2.2

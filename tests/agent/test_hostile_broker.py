@@ -13,7 +13,14 @@ from wanderbus.broker.readers import Link
 from wanderbus.client.machine import answer_checks
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.heal_pacing import FREE_FAILURES, STABLE_S, HealPacing
-from wanderbus.client.machine.messages import Acknowledge, Arrived, Ask, ConnectRefused, ServerUnreachable, StopReading
+from wanderbus.client.machine.messages import (
+    Acknowledge,
+    AskBroker,
+    ConnectRefused,
+    EndReading,
+    ItemArrived,
+    ServerUnreachable,
+)
 from wanderbus.datachannel import description
 from wanderbus.datachannel.description import ChannelEnd
 from wanderbus.errors import RemoteProtocolError
@@ -134,7 +141,7 @@ def test_an_answer_of_another_kind_than_was_asked_for_is_malformed(
     asked: protocol.SubscriptionRequest | protocol.OperatorRequest, answer: protocol.BrokerMessage
 ) -> None:
     talk = attached()
-    talk.send(Ask(asked))
+    talk.send(AskBroker(asked))
     with pytest.raises(RemoteProtocolError, match="the broker"):
         receive(talk, answer)
     assert talk.unanswered == 1
@@ -142,7 +149,7 @@ def test_an_answer_of_another_kind_than_was_asked_for_is_malformed(
 
 def test_a_renewal_of_our_own_that_is_answered_with_nothing_is_malformed() -> None:
     talk = attached(on_ended="renew")
-    talk.send(Ask(SUBSCRIBE))
+    talk.send(AskBroker(SUBSCRIBE))
     receive(talk, Done(1, (SUBSCRIPTION,)), protocol.SubscriptionEnded(SUBSCRIPTION, "expired"))
     with pytest.raises(RemoteProtocolError, match="0 subscriptions instead of one"):
         receive(talk, Done(-1, ()))
@@ -151,7 +158,7 @@ def test_a_renewal_of_our_own_that_is_answered_with_nothing_is_malformed() -> No
 def test_an_answer_without_end_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_checks, "ANSWER_BYTES_MAX", 10_000)
     talk = attached()
-    talk.send(Ask(Query(1)))
+    talk.send(AskBroker(Query(1)))
     parts = [Done(1, (SUBSCRIPTION,), more=True)] * 1_000
     with pytest.raises(RemoteProtocolError, match="more than 10000 bytes"):
         receive(talk, *parts)
@@ -166,7 +173,7 @@ def notify(number: int, event: object = EVENT, readers: tuple[int, ...] = ()) ->
 
 def reading(bytes_max: int) -> Conversation:
     talk = conversation(untaken_bytes_max=bytes_max)
-    talk.send(Ask(SUBSCRIBE, reads=True))
+    talk.send(AskBroker(SUBSCRIBE, reads=True))
     receive(talk, Attachment(1), Done(1, (SUBSCRIPTION,)))
     return talk
 
@@ -180,7 +187,7 @@ def test_a_broker_that_sends_on_to_who_takes_nothing_loses_the_connection() -> N
     assert receive(talk, Attachment(1)) == []
     talk.send(Acknowledge("wb-1", Position(1, taken)))
     (arrived,) = receive(talk, notify(taken + 1))
-    assert isinstance(arrived, Arrived), "what was refused comes again and is not lost"
+    assert isinstance(arrived, ItemArrived), "what was refused comes again and is not lost"
 
 
 def test_a_reader_that_acknowledges_may_receive_any_number() -> None:
@@ -204,7 +211,7 @@ def test_notifications_of_closed_readers_are_not_counted() -> None:
     for number in range(1, 6):
         receive(talk, notify(number))
     assert talk._unacknowledged._bytes > 0
-    talk.send(StopReading("wb-1"))
+    talk.send(EndReading("wb-1"))
     assert talk._unacknowledged._bytes == 0
 
 
@@ -231,7 +238,7 @@ def test_an_old_event_of_a_time_beyond_the_calendar_still_comes() -> None:
     """Earlier servers accepted such events, and their logs contain them."""
     talk = reading(10_000)
     (arrived,) = receive(talk, notify(1, Event("Trade", {"N": 1}, 2**63)))
-    assert isinstance(arrived, Arrived)
+    assert isinstance(arrived, ItemArrived)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +271,7 @@ def test_an_invalid_response_is_reported_to_its_caller() -> None:
 
     links.send = answer_otherwise  # type: ignore[method-assign]
     phone = Phone(town).connect()
-    phone.node.feed([Ask(Query(1))])
+    phone.node.feed([AskBroker(Query(1))])
     town.run(2.0)
     reasons = {each.reason for each in phone.all_of(ServerUnreachable)}
     assert reasons == {"the broker answered a request with a listing"}

@@ -9,7 +9,7 @@ from tests.agent.test_conversation import PROPERTIES, opening, receive
 from wanderbus import protocol
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.lifetimes import MISSED, OVER_MAX
-from wanderbus.client.machine.messages import Ask, OnEnded, RequestSettled, SubscriptionOver
+from wanderbus.client.machine.messages import AskBroker, OnEnded, RequestSettled, SubscriptionOver
 from wanderbus.machine import Output
 from wanderbus.protocol import (
     AgentMessage,
@@ -42,7 +42,7 @@ class Talk(Conversation):
         super().__init__(msgspec.structs.replace(PROPERTIES, on_ended=on_ended))
         self.opening()
         receive(self, Attachment(1))
-        self.send(Ask(asked))
+        self.send(AskBroker(asked))
         receive(self, Done(asked.request, (subscription(),)))
         assert self.sent_messages() == []
 
@@ -92,7 +92,7 @@ def test_g12_a_question_that_is_broken_off_is_repeated_and_asks_about_what_lives
     talk = Talk("ignore")
     assert talk.attach_again() == [Query(-1)]
     receive(talk, Done(-1, (subscription(),), more=True))
-    talk.send(Ask(msgspec.structs.replace(ASKED, request=2)))
+    talk.send(AskBroker(msgspec.structs.replace(ASKED, request=2)))
     receive(talk, Done(2, (subscription("wb-2"),)))
     assert Query(-1) in opening(talk)
     receive(talk, Attachment(1))
@@ -106,7 +106,7 @@ def test_g12_a_question_that_is_broken_off_is_repeated_and_asks_about_what_lives
 def test_g12_subscriptions_requested_after_the_query_are_not_missing() -> None:
     talk = Talk("ignore")
     talk.attach_again()
-    talk.send(Ask(msgspec.structs.replace(ASKED, request=2)))
+    talk.send(AskBroker(msgspec.structs.replace(ASKED, request=2)))
     assert receive(talk, Done(2, (subscription("wb-2"),)))[1:] == []
     assert receive(talk, Done(-1, (subscription("wb-1"),))) == []
 
@@ -124,7 +124,7 @@ def test_g10_hearing_of_an_end_twice_is_no_news() -> None:
 
 def test_g10_an_end_requested_by_the_application_is_not_reported() -> None:
     talk = Talk("renew")
-    talk.send(Ask(Unsubscribe(2, "wb-1")))
+    talk.send(AskBroker(Unsubscribe(2, "wb-1")))
     assert receive(talk, ended(), Done(2, ())) == [RequestSettled(2, ())]
     assert talk.sent_messages() == []
     assert talk.attach_again() == []
@@ -156,7 +156,7 @@ def test_g11_x21_renew_has_it_back_for_as_long_as_was_asked_at_first() -> None:
 
 def test_g11_the_lifetime_is_the_one_that_the_application_asked_for_last() -> None:
     talk = Talk("renew")
-    talk.send(Ask(Renew(2, "wb-1", 5.0)))
+    talk.send(AskBroker(Renew(2, "wb-1", 5.0)))
     receive(talk, Done(2, (subscription(),)))
     receive(talk, ended())
     assert talk.sent_messages() == [Renew(-1, "wb-1", 5.0)]
@@ -232,7 +232,7 @@ def test_g11_an_application_that_ends_it_meanwhile_is_obeyed(
     talk = Talk(on_ended)
     receive(talk, ended())
     talk.sent_messages()
-    talk.send(Ask(Unsubscribe(2, "wb-1")))
+    talk.send(AskBroker(Unsubscribe(2, "wb-1")))
     assert receive(talk, answer) == []
     assert talk.sent_messages() == said
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from tests.agent.town import Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
-from wanderbus.client.machine.outbox import RETRY_S_MAX, RETRY_S_MIN, WINDOW, Outbox, passes
+from wanderbus.client.machine.outbox import RETRY_S_MAX, RETRY_S_MIN, WINDOW, OutboxNumbers, passes
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 
 EPOCH = 99
 
 
-def sendable(outbox: Outbox, now: float = 0.0) -> list[int]:
+def sendable(outbox: OutboxNumbers, now: float = 0.0) -> list[int]:
     numbers = []
     while (number := outbox.next(now)) is not None:
         numbers.append(number)
@@ -24,7 +24,7 @@ def sendable(outbox: Outbox, now: float = 0.0) -> list[int]:
 
 
 def test_x25_events_go_out_in_the_order_of_their_numbers() -> None:
-    outbox = Outbox([3, 1, 2])
+    outbox = OutboxNumbers([3, 1, 2])
     outbox.stored(4)
     assert sendable(outbox) == [1, 2, 3, 4]
     assert sendable(outbox) == []
@@ -33,7 +33,7 @@ def test_x25_events_go_out_in_the_order_of_their_numbers() -> None:
 def test_x25_no_more_are_under_way_than_the_broker_remembers() -> None:
     """The window covers numbers, including answered events that are not durably removed: they may be sent again."""
     assert BrokerConfig().publishes_remembered > WINDOW
-    outbox = Outbox(range(1, 2 * WINDOW))
+    outbox = OutboxNumbers(range(1, 2 * WINDOW))
     assert sendable(outbox) == list(range(1, WINDOW + 1))
     assert all(outbox.settled(number, None, 0.0) for number in range(1, 11))
     assert sendable(outbox) == []
@@ -58,14 +58,14 @@ def test_x25_no_more_are_under_way_than_the_broker_remembers() -> None:
 )
 def test_g20_only_want_of_room_passes(limit: str | None, later: bool) -> None:
     assert passes(limit) is later
-    outbox = Outbox([1])
+    outbox = OutboxNumbers([1])
     assert outbox.next(0.0) == 1
     assert outbox.settled(1, limit, 0.0) is not later
     assert outbox.next(RETRY_S_MIN) == (1 if later else None)
 
 
 def test_g20_an_event_refused_for_space_is_retried_with_later_ones_after_growing_pauses() -> None:
-    outbox = Outbox([1, 2, 3])
+    outbox = OutboxNumbers([1, 2, 3])
     now, pauses = 0.0, []
     for _ in range(10):
         assert sendable(outbox, now) == [1, 2, 3]
@@ -89,7 +89,7 @@ def test_g20_an_event_refused_for_space_is_retried_with_later_ones_after_growing
 
 def test_x25_nothing_is_sent_while_one_that_was_refused_waits_and_others_are_under_way() -> None:
     """A number that overtakes another makes that one a repeat to the broker: it would be lost."""
-    outbox = Outbox([1, 2])
+    outbox = OutboxNumbers([1, 2])
     sendable(outbox)
     outbox.stored(3)
     outbox.settled(1, "disk_full", 0.0)
@@ -100,7 +100,7 @@ def test_x25_nothing_is_sent_while_one_that_was_refused_waits_and_others_are_und
 
 
 def test_x25_an_event_that_waits_for_its_turn_to_be_sent_does_not_overtake_one_that_is_refused_meanwhile() -> None:
-    outbox = Outbox([1, 2])
+    outbox = OutboxNumbers([1, 2])
     assert outbox.next(0.0) == 1
     assert outbox.ready(0.0), "the second waits for its turn"
     outbox.settled(1, "disk_full", 0.0)
@@ -135,7 +135,7 @@ class Store:
 def test_x25_every_stored_event_is_taken_once_and_in_order_over_crashes(data: st.DataObject) -> None:
     """Kill -9 of the agent at any point, broken connections, a disk of the broker that is full now and then."""
     store, now = Store(), 0.0
-    outbox, wire = Outbox(), list[int]()
+    outbox, wire = OutboxNumbers(), list[int]()
     plan = data.draw(
         st.lists(st.sampled_from(["store", "send", "answer", "full", "crash", "break", "wait"]), max_size=60)
     )
@@ -154,7 +154,7 @@ def test_x25_every_stored_event_is_taken_once_and_in_order_over_crashes(data: st
                         outbox.removed([number])
                 wire = []
             case "crash":
-                outbox, wire, store.held_up = Outbox(store.rows), [], None
+                outbox, wire, store.held_up = OutboxNumbers(store.rows), [], None
             case "break":
                 # The responses are lost; unanswered events are sent again on a new connection, in order.
                 for number in wire[: data.draw(st.integers(0, len(wire)))]:
@@ -205,7 +205,7 @@ def test_the_outbox_and_what_is_published_beside_it_are_numbered_apart() -> None
 
 
 def test_x25_a_number_of_another_event_stops_the_sending_until_the_events_have_another_epoch() -> None:
-    outbox = Outbox([1, 2, 3])
+    outbox = OutboxNumbers([1, 2, 3])
     assert sendable(outbox) == [1, 2, 3]
     assert outbox.settled(1, None, 0.0)
     assert not outbox.settled(2, "number_used", 0.0)

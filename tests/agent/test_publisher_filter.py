@@ -7,7 +7,14 @@ import pytest
 from tests.agent.town import Phone, Town
 from wanderbus import protocol
 from wanderbus.client.machine.conversation import Conversation
-from wanderbus.client.machine.messages import AgentProperties, Arrived, Ask, Disconnect, PublishEvent, PublishSettled
+from wanderbus.client.machine.messages import (
+    AgentProperties,
+    AskBroker,
+    Disconnect,
+    ItemArrived,
+    PublishEvent,
+    PublishSettled,
+)
 from wanderbus.client.machine.publisher_filter import SUBJECTS_MAX, PublisherFilter
 from wanderbus.event import HELD_BACK, Event, EventId
 from wanderbus.protocol import ConfirmFilters, Filters, ReleaseFilters, RequestFilters
@@ -167,7 +174,7 @@ def test_an_event_that_a_leader_waits_for_is_sent_again_behind_the_first(convers
 
 
 def test_an_agent_that_leaves_its_session_holds_back_nothing(conversation: Conversation) -> None:
-    conversation.send(Ask(protocol.Leave(1)))
+    conversation.send(AskBroker(protocol.Leave(1)))
     assert conversation.send(PublishEvent(2, event(2))) is not None
 
 
@@ -192,7 +199,7 @@ def test_an_event_that_nobody_wants_uses_no_network() -> None:
     assert sum(each.source[0] == phone.ip for each in town.sent) == sent
     phone.publish(1)
     town.run(1.0)
-    assert [each.item.event["N"] for each in reader.all_of(Arrived)] == [1]  # type: ignore[union-attr]
+    assert [each.item.event["N"] for each in reader.all_of(ItemArrived)] == [1]  # type: ignore[union-attr]
 
 
 def test_a_closed_agent_delays_no_subscription() -> None:

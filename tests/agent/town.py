@@ -12,9 +12,9 @@ from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
-    Arrived,
-    Ask,
+    AskBroker,
     Connect,
+    ItemArrived,
     Moved,
     PublishEvent,
     RequestSettled,
@@ -25,7 +25,7 @@ from wanderbus.machine import Address, Output
 from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of
 from wanderbus.simulation.status_watch import StatusWatch
@@ -65,7 +65,7 @@ class Town:
 
     def __init__(
         self,
-        conditions: Conditions | None = None,
+        conditions: PathConditions | None = None,
         *,
         seed: int = 1,
         rudp: RudpConfig | None = None,
@@ -74,7 +74,7 @@ class Town:
         relays: Sequence[Address] = (),
     ) -> None:
         self.world = World(seed)
-        self.network = Network(self.world, conditions or Conditions(delay_min_s=0.005, delay_max_s=0.005))
+        self.network = Network(self.world, conditions or PathConditions(delay_min_s=0.005, delay_max_s=0.005))
         self.rudp = rudp or RudpConfig()
         self.sent: list[Sent] = []
         self.blocked: set[Address] = set()
@@ -150,13 +150,13 @@ class Phone(Reporting):
 
     def _report(self, output: Output) -> None:
         self.reports.append(output)
-        if self.takes and isinstance(output, Arrived):
+        if self.takes and isinstance(output, ItemArrived):
             taken = [Acknowledge(each, output.item.position) for each in output.subscriptions]
             self.town.world.after(0.0, lambda: self.node.feed(taken))
 
     def acknowledgement(self, number: int) -> Acknowledge:
         """Acknowledgement of everything up to a number, of the subscription that it reads."""
-        (subscription,) = {each for arrived in self.all_of(Arrived) for each in arrived.subscriptions}
+        (subscription,) = {each for arrived in self.all_of(ItemArrived) for each in arrived.subscriptions}
         return Acknowledge(subscription, Position(self.position.epoch, number))
 
     def connect(self) -> Phone:
@@ -167,7 +167,7 @@ class Phone(Reporting):
     def subscribe(self, expression: str = "") -> None:
         self._requests += 1
         ask = protocol.Subscribe(self._requests, "Trade", expression, None, (), False)
-        self.node.feed([Ask(ask, reads=True)])
+        self.node.feed([AskBroker(ask, reads=True)])
         self.town.run(0.5)
         assert self.all_of(RequestSettled)[-1].refusal is None
 
@@ -188,7 +188,7 @@ class Phone(Reporting):
     @property
     def position(self) -> Position:
         """The position of the last item that arrived."""
-        return self.all_of(Arrived)[-1].item.position
+        return self.all_of(ItemArrived)[-1].item.position
 
 
 def connected(town: Town, name: str = "alice", **options: Any) -> Phone:

@@ -17,7 +17,7 @@ from wanderbus.config import AccessSettings
 from wanderbus.machine import shown
 from wanderbus.server.proxy_server import ProxyServer
 from wanderbus.sip.proxy.access_choice import AccessChoice
-from wanderbus.sip.proxy.access_policy import AccessPolicy, AccessRequest, AccessServer
+from wanderbus.sip.proxy.access_policy import AccessPolicy, AccessRequest, RegisteredServer
 from wanderbus.sip.proxy.bindings import Binding
 from wanderbus.sip.proxy.location import LocationService
 from wanderbus.sip.proxy.response_forwarding import SERVER_PATIENCE_S
@@ -63,7 +63,7 @@ class Place:
         contacts = {str(each.instance): each.contact for each in bindings}
         asked = AccessRequest(f"sip:{name}@localhost", "any", "", begins=False)
         return contacts[
-            AccessChoice(AccessPolicy()).order(asked, [AccessServer(each, ()) for each in contacts], 0.0)[0]
+            AccessChoice(AccessPolicy()).order(asked, [RegisteredServer(each, ()) for each in contacts], 0.0)[0]
         ]
 
 

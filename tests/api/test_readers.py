@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wanderbus.client import readers as readers_module
-from wanderbus.client.inbox import Arrivals, Inbox
+from wanderbus.client.inbox import Inbox, InboxItems
 from wanderbus.client.machine.messages import RequestSettled, SubscriptionOver
 from wanderbus.client.readers import UNREAD_MAX, Readers
 from wanderbus.errors import Closed, LocalProtocolError
@@ -63,7 +63,7 @@ def reader() -> Inbox:
     async def close() -> None:
         raise NotImplementedError
 
-    return Inbox(Arrivals(), close)
+    return Inbox(InboxItems(), close)
 
 
 def numbers(reader: Inbox) -> list[int]:

@@ -12,7 +12,7 @@ from wanderbus.broker.messages import (
     ArrivalsTaken,
     EventArrived,
     ForwardPublish,
-    InterestChanged,
+    OrderedInterestChanged,
     PublishAnswered,
 )
 from wanderbus.broker.rollback.messages import ServerStarted
@@ -28,7 +28,7 @@ from wanderbus.protocol import PublishFor
 NORTHERN, OWN = "Northern", "Trade"
 """Subjects of a channel of the other server, and of this one."""
 
-Collected = ForwardPublish | InterestChanged | ArrivalMatched | ArrivalsTaken
+Collected = ForwardPublish | OrderedInterestChanged | ArrivalMatched | ArrivalsTaken
 
 
 class AccessDesk(Desk):
@@ -62,10 +62,10 @@ class AccessDesk(Desk):
         self.collected = [each for each in self.collected if not isinstance(each, ForwardPublish)]
         return [each.publish for each in found]
 
-    def changes(self) -> list[InterestChanged]:
+    def changes(self) -> list[OrderedInterestChanged]:
         """Return the changes of interest since the last call."""
-        found = [each for each in self.collected if isinstance(each, InterestChanged)]
-        self.collected = [each for each in self.collected if not isinstance(each, InterestChanged)]
+        found = [each for each in self.collected if isinstance(each, OrderedInterestChanged)]
+        self.collected = [each for each in self.collected if not isinstance(each, OrderedInterestChanged)]
         return found
 
     def answered(self, request: int, number: int = 900) -> None:

@@ -12,8 +12,8 @@ from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
-    Arrived,
-    Ask,
+    AskBroker,
+    ItemArrived,
     PublishEvent,
     PublishSettled,
     RequestSettled,
@@ -74,7 +74,7 @@ class TownDevice:
 
     def ask(self, request: Subscribe | Unsubscribe | Renew) -> None:
         """Send a request."""
-        self._submit(Ask(request, reads=isinstance(request, Subscribe)))
+        self._submit(AskBroker(request, reads=isinstance(request, Subscribe)))
 
     def read_again(self) -> None:
         """Read all subscriptions, as a new life of the application does."""
@@ -98,7 +98,7 @@ class TownDevice:
             self._send(*self.conversation.take_unsent())
         return bool(messages)
 
-    def _submit(self, given: PublishEvent | Ask | Acknowledge | StartReading) -> None:
+    def _submit(self, given: PublishEvent | AskBroker | Acknowledge | StartReading) -> None:
         self.conversation.begin_step(self.desk.now)
         payload = self.conversation.send(given)
         self._send(*([payload] if payload else []), *self.conversation.take_unsent())
@@ -118,7 +118,7 @@ class TownDevice:
                 self.answered.add(request)
                 if subscriptions:
                     self.ids[request] = subscriptions[0].id
-            case Arrived(item=Notification() as item, subscriptions=subscriptions):
+            case ItemArrived(item=Notification() as item, subscriptions=subscriptions):
                 for each in subscriptions:
                     self.got.setdefault(each, {})[str(item.event["Uid"])] = None
                     self._submit(Acknowledge(each, item.position))

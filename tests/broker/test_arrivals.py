@@ -12,12 +12,12 @@ from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, named, rows_of
 from wanderbus import records
 from wanderbus.broker.messages import (
-    ArrivalsLost,
     ArrivalsTaken,
     ArrivalsWanted,
     DiskFreed,
     DiskFull,
     EventArrived,
+    LeaderEventsLost,
     LinkOpened,
 )
 from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost
@@ -52,7 +52,7 @@ class Branch(Desk):
 
     def loses(self, number: int, before: int, count: int = 3, *, leader: str = "north", epoch: int = 5) -> None:
         """Report the loss of the events between ``before`` and ``number``, and of that."""
-        self.give(ArrivalsLost(leader, epoch, before, number, count, "log_keep"))
+        self.give(LeaderEventsLost(leader, epoch, before, number, count, "log_keep"))
 
     def take_answers(self) -> list[ArrivalsTaken | ArrivalsWanted]:
         """Return the answers since the last call."""
@@ -328,7 +328,7 @@ def test_a_loss_concerns_the_users_subscriptions_to_channels_of_that_leader() ->
         desk.send(alice, Subscribe(number, subject, "", None, (), False))
     (session,) = desk.broker.state.sessions_of(ALICE)
     desk.read(alice, *session.subscriptions)
-    desk.give(ArrivalsLost("north", 5, 0, 9, 3, "log_keep"))
+    desk.give(LeaderEventsLost("north", 5, 0, 9, 3, "log_keep"))
     lost = [loss.subscription for gap in desk.received(alice, NotifyGap) for loss in gap.lost]
     rows = desk.broker.state.subscriptions
     assert sorted(rows[each].subscription.subject for each in lost) == ["*", "Down", NORTHERN]

@@ -15,7 +15,7 @@ from tests.patterns.enumerator import E, P, matches, steps_of
 from wanderbus import protocol
 from wanderbus.errors import PatternError
 from wanderbus.event import Event, EventId
-from wanderbus.patterns import NEVER_US, Occurrence, compile_pattern
+from wanderbus.patterns import NEVER_US, AcceptedEvent, compile_pattern
 from wanderbus.records import Detected, Published, decode_record
 from wanderbus.subscription import PATTERN
 
@@ -88,7 +88,7 @@ def of_enumerator(pattern: P, events: Sequence[E]) -> list[Match]:
 
 def of_batch(text: str, events: Sequence[tuple[int, int, Event]]) -> list[Match]:
     pattern = compile_pattern(text)
-    seen = pattern.classify(Occurrence(event, offset, at_us) for offset, at_us, event in events)
+    seen = pattern.classify(AcceptedEvent(event, offset, at_us) for offset, at_us, event in events)
     _, found = pattern.advance(pattern.start(), seen, NEVER_US)
     return [Match((each.at_us - START_US) / SECOND_US, tuple(one.offset for one in each.events)) for each in found]
 

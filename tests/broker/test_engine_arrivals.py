@@ -14,9 +14,9 @@ from wanderbus.broker.messages import (
     ArrivalMatched,
     ArrivalsTaken,
     EventArrived,
-    InterestChanged,
     InterestEffective,
     LinkOpened,
+    OrderedInterestChanged,
 )
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.event import Event, EventId
@@ -38,7 +38,7 @@ class EngineAccessDesk(EngineDesk, AccessDesk):
         """Let each subscription count at once."""
         super().perform(outputs)
         for each in outputs:
-            if isinstance(each, InterestChanged):
+            if isinstance(each, OrderedInterestChanged):
                 self.give(InterestEffective(tuple(each.added)))
 
     def match_all(self) -> None:

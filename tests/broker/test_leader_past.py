@@ -12,7 +12,7 @@ from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
 from tests.broker.desk import named, rows_of
 from wanderbus.broker.history import catch_up
 from wanderbus.broker.history.leader_pieces import RETRY_S
-from wanderbus.broker.messages import ArrivalsLost, AskLeader, EventArrived, InterestEffective, LeaderAnswered
+from wanderbus.broker.messages import AskLeader, EventArrived, InterestEffective, LeaderAnswered, LeaderEventsLost
 from wanderbus.broker.state.exported_session import decode_export, encode_export, export_session
 from wanderbus.broker.state.replays import continued
 from wanderbus.broker.state.rows import LogSpan
@@ -251,7 +251,7 @@ def test_an_answer_of_another_version_is_no_end_of_the_past(desk: PastDesk, rows
 def test_events_that_are_lost_on_their_way_are_read_at_the_leader(desk: PastDesk) -> None:
     alice = desk.attach(reads=False)
     desk.begun(alice)
-    desk.give(ArrivalsLost("north", 5, 0, 3, 3, "log_keep"))
+    desk.give(LeaderEventsLost("north", 5, 0, 3, 3, "log_keep"))
     desk.arrivals = 3
     desk.answer(end=4)
     desk.later(1.0)

@@ -9,7 +9,7 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from tests.published import published
 from wanderbus import records
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.broker.state.tables import Table
+from wanderbus.broker.state.tables import RowTable
 from wanderbus.event import DeclaredAttribute, Event
 from wanderbus.machine import ClockRead
 from wanderbus.parameters.broker import BrokerConfig
@@ -126,7 +126,7 @@ class Row(msgspec.Struct):
 
 
 def test_a_table_returns_its_changes_since_the_last_query() -> None:
-    table = Table("rows", Row)
+    table = RowTable("rows", Row)
     table.load([("kept", msgspec.msgpack.encode(Row(1)))])
     assert table.changes() == {}
     table.put("new", Row(2))
@@ -144,4 +144,4 @@ def test_a_table_returns_its_changes_since_the_last_query() -> None:
 
 def test_a_table_refuses_rows_of_another_shape() -> None:
     with pytest.raises(msgspec.DecodeError):
-        Table("rows", Row).load([("bad", msgspec.msgpack.encode({"value": "text"}))])
+        RowTable("rows", Row).load([("bad", msgspec.msgpack.encode({"value": "text"}))])

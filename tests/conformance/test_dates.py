@@ -25,7 +25,7 @@ from wanderbus.filters import xml
 from wanderbus.filters.explaining import deciding
 from wanderbus.literals import from_text
 from wanderbus.patterns import NEVER_US, compile_pattern
-from wanderbus.patterns.occurrence import Occurrence
+from wanderbus.patterns.occurrence import AcceptedEvent
 from wanderbus.pipeline.source.variant_values import attributes_of
 from wanderbus.pipeline.source.variants import variant_of
 from wanderbus.protocol import PublishAccepted
@@ -98,7 +98,7 @@ def through_text(given: Event) -> Event:
 
 def through_a_pattern(given: Event) -> Event:
     pattern = compile_pattern(f"pattern p match A: {SUBJECT} then B: b within 1 hour emit p with at = A.at")
-    rows = [Occurrence(given, 0, 0), Occurrence(Event("b", {}), 1, 1)]
+    rows = [AcceptedEvent(given, 0, 0), AcceptedEvent(Event("b", {}), 1, 1)]
     _, (found,) = pattern.advance(pattern.start(), pattern.classify(rows), NEVER_US)
     return Event(SUBJECT, {"at": found.attributes["at"]})
 

@@ -11,7 +11,7 @@ from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET, DataChannel, Parti
 from wanderbus.datachannel.description import Protocol
 from wanderbus.machine import Address, Input, Output
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import ha1
@@ -109,7 +109,7 @@ class Call:
         self, protocol: Protocol = "UDP", *, encryption: bool = True, seed: int = 1, broker: Parties | None = None
     ) -> None:
         self.world = World(seed)
-        self.network = Network(self.world, Conditions(delay_min_s=0.005, delay_max_s=0.005))
+        self.network = Network(self.world, PathConditions(delay_min_s=0.005, delay_max_s=0.005))
         theirs = broker or msgspec.structs.replace(BOTH, role="broker")
         self.agent = Side(self.world, self.network, AGENT, BOTH, protocol, encryption=encryption)
         self.broker = Side(self.world, self.network, BROKER, theirs, protocol, encryption=encryption)

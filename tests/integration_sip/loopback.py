@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 from tests.certificates import Certificates
 from wanderbus.machine import Address, Input, Output, SendDatagram, SendOnStream
 from wanderbus.mobility.messages import (
-    Answer,
+    AcceptOffer,
     CreateSession,
     Registered,
     SessionEstablished,
     SessionOffered,
     SessionRemoved,
     Start,
-    Stop,
+    StopUserAgent,
     TerminateSession,
     Unregistered,
     UpdateSession,
@@ -102,7 +102,7 @@ class Phone:
     def _report(self, report: Output) -> None:
         self.reports.append(report)
         if isinstance(report, SessionOffered):
-            self.give(Answer(report.id, self.media))
+            self.give(AcceptOffer(report.id, self.media))
 
 
 class _Silent:
@@ -164,7 +164,7 @@ async def hang_up(phone: Phone, other: Phone) -> None:
     phone.give(TerminateSession("call"))
     await until(lambda: phone.count(SessionRemoved) and other.count(SessionRemoved))
     for each in (phone, other):
-        each.give(Stop())
+        each.give(StopUserAgent())
     await until(lambda: phone.count(Unregistered) and other.count(Unregistered))
 
 

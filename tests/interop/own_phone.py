@@ -11,15 +11,15 @@ from tests.certificates import Certificates
 from tests.interop.kamailio import DOMAIN
 from wanderbus.machine import Address, Input, Output
 from wanderbus.mobility.messages import (
+    AcceptOffer,
     AddressChanged,
-    Answer,
     ChangeMedia,
     CreateSession,
     Refuse,
     Registered,
     SessionOffered,
     Start,
-    Stop,
+    StopUserAgent,
     Unregistered,
 )
 from wanderbus.mobility.properties import Properties
@@ -109,7 +109,7 @@ class Phone:
     def _report(self, report: Output) -> None:
         self.reports.append(report)
         if isinstance(report, SessionOffered) and self.decision is not None:
-            decided = Refuse(report.id, self.decision) if self.decision else Answer(report.id, self.media)
+            decided = Refuse(report.id, self.decision) if self.decision else AcceptOffer(report.id, self.media)
             self.give(decided)
 
 
@@ -122,7 +122,7 @@ async def phones(*made: Phone, certificates: Certificates | None) -> AsyncIterat
         await until(lambda: all(phone.count(Registered) for phone in made))
         yield
         for phone in made:
-            phone.give(Stop())
+            phone.give(StopUserAgent())
         await until(lambda: all(phone.count(Unregistered) for phone in made))
     finally:
         for phone in made:

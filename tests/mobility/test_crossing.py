@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mobility.world import SERVER, established, media_at, settled
-from wanderbus.mobility.messages import Answer, SessionOffered
+from wanderbus.mobility.messages import AcceptOffer, SessionOffered
 
 
 def test_a_move_during_crossed_offers_is_announced() -> None:
@@ -18,8 +18,8 @@ def test_a_move_during_crossed_offers_is_announced() -> None:
     world.loses = lambda sent: sent.what == "INVITE" and sent.source == SERVER and sent.at < both_went_out
     world.run_until(lambda: alice.all_of(SessionOffered) and broker.all_of(SessionOffered))
     alice.move("10.0.3.2")
-    alice.give(Answer("call", media_at(alice.address)))
-    broker.give(Answer("call", media_at(broker.address)))
+    alice.give(AcceptOffer("call", media_at(alice.address)))
+    broker.give(AcceptOffer("call", media_at(broker.address)))
     alice.answers = broker.answers = True
     assert not settled(alice, broker)
     world.run_until(lambda: settled(alice, broker), 10.0)

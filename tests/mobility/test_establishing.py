@@ -7,7 +7,7 @@ import pytest
 from tests.mobility.world import DOMAIN, SERVER, Phone, Talk, World, established, media_at
 from wanderbus.errors import LocalProtocolError
 from wanderbus.mobility.messages import (
-    Answer,
+    AcceptOffer,
     CreateSession,
     Refuse,
     SessionEstablished,
@@ -16,7 +16,7 @@ from wanderbus.mobility.messages import (
     SessionRemoved,
     SessionStateChanged,
     SetMediaStatus,
-    Stop,
+    StopUserAgent,
     TerminateSession,
     UpdateFailed,
     UpdateSession,
@@ -78,7 +78,7 @@ def test_the_owner_may_answer_later(world: World) -> None:
     alice.call("bob")
     world.run(1.5)
     assert states(alice) == [Status.INVITING]
-    bob.give(Answer("call", media_at(bob.address)))
+    bob.give(AcceptOffer("call", media_at(bob.address)))
     world.run(1.0)
     assert alice.sends_to(bob)
 
@@ -232,7 +232,7 @@ def test_a_cancel_that_comes_too_late_is_followed_by_bye(world: World) -> None:
 
 def test_stop_ends_sessions_and_registration(talk: Talk) -> None:
     world, alice, broker = talk
-    alice.give(Stop())
+    alice.give(StopUserAgent())
     world.run(1.0)
     assert len(broker.all_of(SessionRemoved)) == 1
     assert world.registered_at("alice") == []
@@ -258,8 +258,8 @@ def test_local_faults_raise_and_late_requests_do_not(talk: Talk) -> None:
     with pytest.raises(LocalProtocolError, match="session id"):
         alice.give(CreateSession("two words", f"broker@{DOMAIN}", media))
     gone = "gone"
-    late = [Answer(gone, media), Refuse(gone, 486), UpdateSession(gone, media), TerminateSession(gone)]
-    alice.give(*late, SetMediaStatus(gone, RemoteMediaStatus.CONNECTED), Answer("call", media))
+    late = [AcceptOffer(gone, media), Refuse(gone, 486), UpdateSession(gone, media), TerminateSession(gone)]
+    alice.give(*late, SetMediaStatus(gone, RemoteMediaStatus.CONNECTED), AcceptOffer("call", media))
     assert alice.sends_to(broker)
 
 

@@ -20,7 +20,7 @@ from wanderbus.machine import (
     TimerFired,
 )
 from wanderbus.mobility.flow import Recovery
-from wanderbus.mobility.messages import FlowFailed, Registered, Start, Stop
+from wanderbus.mobility.messages import FlowFailed, Registered, Start, StopUserAgent
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.request_handlers import OWNER_TRANSACTION_PREFIX
 from wanderbus.mobility.user_agent import UserAgent
@@ -53,7 +53,7 @@ def test_keep_alives_are_sent_to_the_server_while_started(world: World) -> None:
     assert len(gaps) > 28
     assert all(16.0 <= gap <= 20.0 for gap in gaps)
     assert len(set(gaps)) > 5, "spread, so that not all devices send at once"
-    alice.give(Stop())
+    alice.give(StopUserAgent())
     world.run(1.0)
     sent = len(pings(world))
     world.run(100.0)
@@ -106,7 +106,7 @@ def test_a_flow_that_breaks_again_and_again_waits_longer_each_time(world: World)
 def test_a_broken_flow_after_stop_is_ignored(world: World) -> None:
     alice = world.phone("alice", "10.0.2.1")
     world.run(1.0)
-    alice.give(Stop())
+    alice.give(StopUserAgent())
     world.run(1.0)
     world.trace.clear()
     alice.give(FlowFailed())

@@ -10,7 +10,7 @@ import pytest
 from tests.mobility.scripted import Scripted, asking, sdp
 from tests.mobility.world import DOMAIN, Phone, Sent, World, media_at
 from wanderbus.machine import Address, DatagramReceived
-from wanderbus.mobility.messages import Answer, Refuse, Ring, TerminateSession, UpdateSession
+from wanderbus.mobility.messages import AcceptOffer, Refuse, Ring, TerminateSession, UpdateSession
 from wanderbus.sip.message.message import METHODS, Request, Response, encode_message
 from wanderbus.sip.message.sdp import with_direction
 
@@ -56,7 +56,7 @@ def test_c08_every_message_of_a_whole_call_is_the_owners_to_change(world: World)
     world.run(1.0)
     bob.give(Ring("call"))
     world.run(1.0)
-    bob.give(Answer("call", media_at(bob.address)))
+    bob.give(AcceptOffer("call", media_at(bob.address)))
     world.run(3.0)
     bob.answers = True
     alice.give(UpdateSession("call", with_direction(media_at(alice.address), "sendonly")))
@@ -68,7 +68,7 @@ def test_c08_every_message_of_a_whole_call_is_the_owners_to_change(world: World)
     world.run(1.0)
     bob.give(Refuse("call", 480))
     world.run(10.0)
-    bob.give(Answer("call", media_at(bob.address)))
+    bob.give(AcceptOffer("call", media_at(bob.address)))
     world.run(1.0)
     alice.give(TerminateSession("call"))
     world.run(2.0)

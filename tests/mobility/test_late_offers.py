@@ -7,7 +7,7 @@ import pytest
 from tests.mobility.scripted import Scripted, asking, sdp
 from tests.mobility.world import DOMAIN, Phone, World, media_at
 from wanderbus.mobility.messages import (
-    Answer,
+    AcceptOffer,
     OfferWanted,
     Refuse,
     SessionEstablished,
@@ -41,7 +41,7 @@ def bob(world: World) -> Phone:
 def offered(stranger: Scripted, bob: Phone) -> str:
     """Let the stranger INVITE without offer and bob answer; return bob's tag."""
     stranger.asks(bob, asking("INVITE", 1))
-    bob.give(Answer("scripted", media_at(bob.address)))
+    bob.give(AcceptOffer("scripted", media_at(bob.address)))
     stranger.world.run(0.1)
     return bob.agent.sessions["scripted"].local_tag
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.mobility.world import Phone, Talk, World, established, media_at, settled
 from wanderbus.mobility.messages import (
+    AcceptOffer,
     AddressChanged,
-    Answer,
     Registered,
     Ring,
     SessionFailed,
@@ -171,7 +171,7 @@ def test_a_call_that_rings_for_a_while_is_answered_in_the_end() -> None:
         world.run_until(lambda broker=broker: "second" in broker.agent.sessions, SETTLES_WITHIN_S)  # type: ignore[misc]
         broker.give(Ring("second"))
         world.run(world.random.uniform(0.0, 5.0))
-        broker.give(Answer("second", media_at(broker.address)))
+        broker.give(AcceptOffer("second", media_at(broker.address)))
         broker.answers = True
         world.run_until(functools.partial(settled, alice, broker, "second"), SETTLES_WITHIN_S)
 

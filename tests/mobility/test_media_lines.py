@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.mobility.world import Phone, Talk, World, settled
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.mobility.messages import (
-    Answer,
+    AcceptOffer,
     ChangeMedia,
     CreateSession,
     SessionEstablished,
@@ -56,7 +56,7 @@ def call(world: World, pair: tuple[Phone, Phone], offer: MediaDescription, answe
     alice, bob = pair
     alice.give(CreateSession("call", "bob@example.org", offer))
     world.run(0.5)
-    bob.give(Answer("call", answer))
+    bob.give(AcceptOffer("call", answer))
     world.run(0.5)
 
 
@@ -116,7 +116,7 @@ def test_rfc3264_8_a_later_offer_of_the_callee_keeps_every_line(world: World, pa
     bob.give(UpdateSession("call", msgspec.structs.replace(data, port=41_000)))
     world.run(0.1)
     assert ports(world, "INVITE", bob) == [0, 0, 41_000]
-    alice.give(Answer("call", three_at(ALICE)[2]))
+    alice.give(AcceptOffer("call", three_at(ALICE)[2]))
     world.run(0.5)
     assert ports(world, "200 INVITE", alice) == [0, 0, 40_000]
     assert bob.session().remote_media == three_at(ALICE)[2]
@@ -129,7 +129,7 @@ def test_rfc3264_8_1_a_line_may_be_added_and_one_given_up(world: World, pair: tu
     alice.give(UpdateSession("call", joined((data, voice))))
     world.run(0.1)
     assert ports(world, "INVITE", alice) == [0, 40_000, 4000]
-    bob.give(Answer("call", joined(three_at(BOB))))
+    bob.give(AcceptOffer("call", joined(three_at(BOB))))
     world.run(0.5)
     assert ports(world, "200 INVITE", bob) == [0, 40_000, 4000]
     assert bob.session().remote_media == joined((voice, data)), "in the order of his own lines"
@@ -162,10 +162,10 @@ def test_c18_a_change_while_the_invite_is_unanswered_follows_its_answer(
     world.run(0.5)
     alice.give(ChangeMedia(media_at((ALICE, 45_000))))
     world.run(0.5)
-    bob.give(Answer("call", media_at((BOB, 40_000))))
+    bob.give(AcceptOffer("call", media_at((BOB, 40_000))))
     world.run(0.5)
     assert len(world.sent("200 INVITE", bob)) == 1
-    bob.give(Answer("call", media_at((BOB, 40_000))))
+    bob.give(AcceptOffer("call", media_at((BOB, 40_000))))
     world.run(0.5)
     assert bob.session().remote_media == media_at((ALICE, 45_000))
 
@@ -178,7 +178,7 @@ def test_c16_a_move_takes_every_line_along(world: World, pair: tuple[Phone, Phon
     alice.give(UpdateSession("call", relocated(offer, ALICE, "10.0.3.1")))
     bob.answers = False
     world.run(0.1)
-    bob.give(Answer("call", joined(three_at(BOB))))
+    bob.give(AcceptOffer("call", joined(three_at(BOB))))
     world.run(1.0)
     assert bob.session().remote_media == joined(three_at("10.0.3.1"))
 

@@ -7,8 +7,8 @@ import pytest
 from tests.mobility.world import SERVER, Phone, Talk, World, media_at, settled
 from wanderbus.machine import Output
 from wanderbus.mobility.messages import (
+    AcceptOffer,
     AddressChanged,
-    Answer,
     CreateSession,
     Refuse,
     SessionEstablished,
@@ -184,7 +184,7 @@ def test_an_update_waits_while_the_owner_thinks_about_the_peers(talk: Talk) -> N
     broker.give(UpdateSession("call", media_at(broker.address, 7)))
     world.run(0.5)
     assert world.sent("INVITE", broker) == []
-    broker.give(Answer("call", media_at(broker.address)))
+    broker.give(AcceptOffer("call", media_at(broker.address)))
     world.run(10.0)
     assert alice.session().remote_media == broker.session().local_media == media_at(broker.address, 7)
     assert settled(alice, broker)
@@ -204,7 +204,7 @@ def test_an_update_that_waits_is_not_needed_where_the_answer_renews_it(talk: Tal
     world.run(0.1)
     broker.give(UpdateSession("call", media_at(broker.address, 7)))
     world.run(0.5)
-    broker.give(Answer("call", media_at(broker.address, 8), renews=True))
+    broker.give(AcceptOffer("call", media_at(broker.address, 8), renews=True))
     world.run(10.0)
     assert alice.session().remote_media == broker.session().local_media == media_at(broker.address, 8)
     assert lines_of(broker, world) == []
@@ -219,7 +219,7 @@ def test_an_update_that_was_refused_by_glare_is_not_needed_where_the_answer_rene
     world.run(0.1)
     before = len(lines_of(alice, world))
     world.run_until(lambda: alice.all_of(SessionOffered))
-    alice.give(Answer("call", media_at(alice.address, 8), renews=True))
+    alice.give(AcceptOffer("call", media_at(alice.address, 8), renews=True))
     world.run(10.0)
     assert broker.session().remote_media == alice.session().local_media == media_at(alice.address, 8)
     assert len(lines_of(alice, world)) == before
@@ -233,7 +233,7 @@ def test_an_overtaken_update_equals_the_answer(talk: Talk, monkeypatch: pytest.M
 
     def answer(report: Output) -> None:
         if isinstance(report, SessionOffered):
-            alice.give(Answer("call", said, renews=True))
+            alice.give(AcceptOffer("call", said, renews=True))
 
     monkeypatch.setattr(alice, "noticed", answer)
     world.loses = lambda sent: sent.source == alice.address
@@ -336,7 +336,7 @@ def test_a_caller_that_moves_before_the_owner_answered_is_offered_again(world: W
     alice.move("10.0.3.1")
     world.run(0.5)
     assert [offer.media.address for offer in bob.all_of(SessionOffered)] == ["10.0.2.1", "10.0.3.1"]
-    bob.give(Answer("call", media_at(bob.address)), Answer("call", media_at(bob.address)))
+    bob.give(AcceptOffer("call", media_at(bob.address)), AcceptOffer("call", media_at(bob.address)))
     world.run(1.0)
     assert settled(alice, bob)
     assert len(bob.all_of(SessionEstablished)) == 1

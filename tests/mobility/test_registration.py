@@ -17,7 +17,7 @@ from wanderbus.mobility.messages import (
     Registered,
     RegistrationFailed,
     SessionFailed,
-    Stop,
+    StopUserAgent,
     Unregistered,
 )
 from wanderbus.sip.message.message import make_response
@@ -144,7 +144,7 @@ def test_refused_credentials_are_tried_again_after_a_move(world: World) -> None:
 def test_d04_stop_removes_the_binding(world: World) -> None:
     alice = world.phone("alice", "10.0.2.1")
     world.run(1.0)
-    alice.give(Stop())
+    alice.give(StopUserAgent())
     world.run(1.0)
     assert world.registered_at("alice") == []
     assert alice.reports[-1] == Unregistered()
@@ -156,7 +156,7 @@ def test_stop_ends_even_if_nobody_answers(world: World) -> None:
     alice = world.phone("alice", "10.0.2.1")
     world.run(1.0)
     world.server.crash()
-    alice.give(Stop())
+    alice.give(StopUserAgent())
     world.run(60.0)
     assert alice.reports[-1] == Unregistered()
 

@@ -7,7 +7,7 @@ import pytest
 from tests.mobility.scripted import Scripted
 from tests.mobility.world import DOMAIN, Phone, World, media_at
 from wanderbus.mobility.messages import (
-    Answer,
+    AcceptOffer,
     CreateSession,
     Refuse,
     Ring,
@@ -46,7 +46,7 @@ def test_c15_ring_sends_ringing_to_the_caller(world: World, pair: tuple[Phone, P
     assert states(alice) == [Status.INVITING, Status.RINGING_THERE]
     assert states(bob) == [Status.RINGING_HERE]
     assert world.sent("180 INVITE", bob)[0].message.to.tag is not None
-    bob.give(Answer("call", media_at(bob.address)))
+    bob.give(AcceptOffer("call", media_at(bob.address)))
     world.run(0.5)
     assert states(alice)[-1] is states(bob)[-1] is Status.CONNECTED
 
@@ -60,7 +60,7 @@ def test_a_phone_may_ring_for_five_minutes(world: World, pair: tuple[Phone, Phon
     world.run(300.0)
     assert len(world.sent("180 INVITE", bob)) == 5 + 1
     assert len(world.sent("INVITE", alice)) == 1
-    bob.give(Answer("call", media_at(bob.address)))
+    bob.give(AcceptOffer("call", media_at(bob.address)))
     world.run(1.0)
     assert alice.sends_to(bob)
     world.run(120.0)
@@ -149,7 +149,7 @@ def test_a_callee_that_moves_while_it_rings_is_reached_all_the_same(world: World
     world.run(0.5)
     bob.move("10.0.4.1")
     world.run(0.5)
-    bob.give(Answer("call", media_at(bob.address)))
+    bob.give(AcceptOffer("call", media_at(bob.address)))
     world.run(2.0)
     assert alice.sends_to(bob)
     assert bob.sends_to(alice)
@@ -168,7 +168,7 @@ def test_a_caller_that_moves_while_it_rings_is_rung_again(world: World, pair: tu
     bob.give(Ring("call"))
     world.run(0.5)
     assert states(alice) == [Status.INVITING, Status.RINGING_THERE, Status.INVITING, Status.RINGING_THERE]
-    bob.give(Answer("call", media_at(bob.address)))
+    bob.give(AcceptOffer("call", media_at(bob.address)))
     world.run(0.5)
     assert alice.sends_to(bob)
 

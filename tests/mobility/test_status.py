@@ -9,8 +9,8 @@ import pytest
 from wanderbus.errors import LocalProtocolError
 from wanderbus.mobility.session.session import (
     TRANSITIONS,
-    Occurrence,
     RemoteMediaStatus,
+    SessionOccurrence,
     SIPCommunicationStatus,
     advanced,
     advanced_media,
@@ -28,25 +28,25 @@ def test_c12_c13_members_are_exactly_those_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("before", "occurrence", "after"),
     [
-        (Status.UNDEFINED, Occurrence.INVITE_SENT, Status.INVITING),
-        (Status.INVITING, Occurrence.ESTABLISHED, Status.CONNECTED),
-        (Status.INVITING, Occurrence.RINGING_RECEIVED, Status.RINGING_THERE),
-        (Status.INVITING, Occurrence.BUSY_RECEIVED, Status.BUSY_THERE),
-        (Status.RINGING_THERE, Occurrence.ESTABLISHED, Status.CONNECTED),
-        (Status.UNDEFINED, Occurrence.INVITE_RECEIVED, Status.RINGING_HERE),
-        (Status.RINGING_HERE, Occurrence.ESTABLISHED, Status.CONNECTED),
-        (Status.CONNECTED, Occurrence.REINVITE_SENT, Status.REINVITING),
-        (Status.REINVITING, Occurrence.ESTABLISHED, Status.CONNECTED),
-        (Status.CONNECTED, Occurrence.ENDED, Status.DISCONNECTED),
+        (Status.UNDEFINED, SessionOccurrence.INVITE_SENT, Status.INVITING),
+        (Status.INVITING, SessionOccurrence.ESTABLISHED, Status.CONNECTED),
+        (Status.INVITING, SessionOccurrence.RINGING_RECEIVED, Status.RINGING_THERE),
+        (Status.INVITING, SessionOccurrence.BUSY_RECEIVED, Status.BUSY_THERE),
+        (Status.RINGING_THERE, SessionOccurrence.ESTABLISHED, Status.CONNECTED),
+        (Status.UNDEFINED, SessionOccurrence.INVITE_RECEIVED, Status.RINGING_HERE),
+        (Status.RINGING_HERE, SessionOccurrence.ESTABLISHED, Status.CONNECTED),
+        (Status.CONNECTED, SessionOccurrence.REINVITE_SENT, Status.REINVITING),
+        (Status.REINVITING, SessionOccurrence.ESTABLISHED, Status.CONNECTED),
+        (Status.CONNECTED, SessionOccurrence.ENDED, Status.DISCONNECTED),
     ],
 )
-def test_c15_stated_transitions(before: Status, occurrence: Occurrence, after: Status) -> None:
+def test_c15_stated_transitions(before: Status, occurrence: SessionOccurrence, after: Status) -> None:
     assert advanced(before, occurrence) is after
 
 
 def test_c15_every_other_move_raises() -> None:
     allowed = {(before, occurrence) for before, moves in TRANSITIONS.items() for occurrence in moves}
-    for before, occurrence in itertools.product(Status, Occurrence):
+    for before, occurrence in itertools.product(Status, SessionOccurrence):
         if (before, occurrence) not in allowed:
             with pytest.raises(LocalProtocolError):
                 advanced(before, occurrence)
@@ -60,9 +60,9 @@ def test_every_state_can_be_reached_and_left_but_the_last() -> None:
 
 @pytest.mark.parametrize("media", RemoteMediaStatus)
 def test_c14_only_establishing_and_ending_touch_the_media_status(media: RemoteMediaStatus) -> None:
-    for occurrence in Occurrence:
+    for occurrence in SessionOccurrence:
         expected = {
-            Occurrence.ESTABLISHED: RemoteMediaStatus.CONNECTED,
-            Occurrence.ENDED: RemoteMediaStatus.DISCONNECTED,
+            SessionOccurrence.ESTABLISHED: RemoteMediaStatus.CONNECTED,
+            SessionOccurrence.ENDED: RemoteMediaStatus.DISCONNECTED,
         }
         assert advanced_media(media, occurrence) is expected.get(occurrence, media)

@@ -7,7 +7,7 @@ import pytest
 from tests.mobility.scripted import Scripted, asking, sdp
 from tests.mobility.world import Phone, Talk, World, media_at, settled
 from wanderbus.mobility.messages import (
-    Answer,
+    AcceptOffer,
     Refuse,
     SessionEstablished,
     SessionOffered,
@@ -141,7 +141,7 @@ def test_an_update_whose_owner_thinks_too_long_gets_504(world: World, called: tu
     stranger.sends(bob, asking("UPDATE", 2, tag, body=MOVED))
     world.run(3.0)
     assert [sent.what for sent in world.trace if sent.source == bob.address][-1] == "504 UPDATE"
-    bob.give(Answer("scripted", media_at(bob.address)))
+    bob.give(AcceptOffer("scripted", media_at(bob.address)))
     assert bob.agent.sessions["scripted"].remote_media == media_at(STRANGER)
     bob.answers = True
     assert stranger.asks(bob, asking("UPDATE", 3, tag, body=MOVED)).status == 200
@@ -192,6 +192,6 @@ def test_a_peer_that_moved_again_while_its_update_waits_is_not_kept_waiting(
     there = ("10.0.9.8", 5060)
     newer = Scripted(world, there)
     newer.asks(bob, asking("INVITE", 3, tag, body=sdp(media_at(there)), contact=there[0]))
-    bob.give(Answer("scripted", media_at(bob.address)))
+    bob.give(AcceptOffer("scripted", media_at(bob.address)))
     world.run(0.1)
     assert bob.agent.sessions["scripted"].remote_media == media_at(there)

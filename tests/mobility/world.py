@@ -22,8 +22,8 @@ from wanderbus.machine import (
 )
 from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.messages import (
+    AcceptOffer,
     AddressChanged,
-    Answer,
     CreateSession,
     SessionOffered,
     Start,
@@ -145,7 +145,7 @@ class Phone(Node):
 
     def noticed(self, report: Output) -> None:
         if self.answers and isinstance(report, SessionOffered):
-            self.give(Answer(report.id, media_at(self.address)))
+            self.give(AcceptOffer(report.id, media_at(self.address)))
 
     def start(self) -> None:
         self.give(Start())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.patterns.enumerator import And, E, Found, Not, Or, P, S, Seq
 from wanderbus.event import Event
-from wanderbus.patterns import Detection, Occurrence, Pattern
+from wanderbus.patterns import AcceptedEvent, Detection, Pattern
 
 SECOND_US = 1_000_000
 KINDS = "abc"
@@ -121,12 +121,12 @@ def streams(draw: st.DrawFn, most: int = 9) -> list[E]:
     return [E(time, offset, key, kind, value) for offset, (time, key, kind, value) in enumerate(rows)]
 
 
-def occurrence(event: E) -> Occurrence:
+def occurrence(event: E) -> AcceptedEvent:
     """Return the event as the package takes it."""
     attributes: dict[str, Any] = {"k": event.key, "kind": event.kind}
     if event.value is not None:
         attributes["v"] = event.value
-    return Occurrence(Event("event", attributes), event.offset, event.time * SECOND_US, f"s-1-{event.offset}")
+    return AcceptedEvent(Event("event", attributes), event.offset, event.time * SECOND_US, f"s-1-{event.offset}")
 
 
 def found(detections: Sequence[Detection], events: Sequence[E]) -> list[Found]:

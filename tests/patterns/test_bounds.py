@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from wanderbus.event import Event
-from wanderbus.patterns import NEVER_US, Occurrence, OtherPattern, Pattern, PatternState, Seen, compile_pattern
+from wanderbus.patterns import NEVER_US, AcceptedEvent, OtherPattern, Pattern, PatternState, Seen, compile_pattern
 
 
 def events(pattern: Pattern, subjects: str, first: int = 0, key: str = "x") -> list[Seen]:
     """Return events of these subjects, a letter each, one microsecond after another."""
     rows = [
-        Occurrence(Event(subject, {"k": key}), offset, offset) for offset, subject in enumerate(subjects, start=first)
+        AcceptedEvent(Event(subject, {"k": key}), offset, offset)
+        for offset, subject in enumerate(subjects, start=first)
     ]
     return pattern.classify(rows)
 
@@ -104,7 +105,7 @@ def test_a_long_partial_match_is_stored_with_each_event_once() -> None:
 def test_a_stored_date_is_that_of_a_state_in_memory() -> None:
     pattern = compile_pattern("match A: a then B: b within 1 second emit e with d = A.d, l = A.l")
     date = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
-    rows = [Occurrence(Event("a", {"d": date, "l": [1, date]}), 0, 0), Occurrence(Event("b", {}), 1, 1)]
+    rows = [AcceptedEvent(Event("a", {"d": date, "l": [1, date]}), 0, 0), AcceptedEvent(Event("b", {}), 1, 1)]
     _, (expected,) = pattern.advance(pattern.start(), pattern.classify(rows), NEVER_US)
     state, _ = pattern.advance(pattern.start(), pattern.classify(rows[:1]), 1)
     _, (found,) = pattern.advance(pattern.load(pattern.save(state)), pattern.classify(rows[1:]), NEVER_US)

@@ -10,7 +10,7 @@ import pytest
 
 from wanderbus import filters
 from wanderbus.event import Event
-from wanderbus.patterns import NEVER_US, Detection, Occurrence, compile_pattern
+from wanderbus.patterns import NEVER_US, AcceptedEvent, Detection, compile_pattern
 
 HOUR_US = 3_600_000_000
 Row = tuple[str, dict[str, Any]]
@@ -20,7 +20,7 @@ def detect(text: str, rows: list[Row], step_us: int = 60_000_000) -> list[Detect
     """Return the detections of events that come one minute after another."""
     pattern = compile_pattern(text)
     occurrences = [
-        Occurrence(Event(subject, attributes), offset, offset * step_us, f"s-1-{offset}")
+        AcceptedEvent(Event(subject, attributes), offset, offset * step_us, f"s-1-{offset}")
         for offset, (subject, attributes) in enumerate(rows)
     ]
     state, detections = pattern.advance(pattern.start(), pattern.classify(occurrences), NEVER_US)
@@ -129,7 +129,7 @@ def test_a_pattern_goes_by_the_time_that_it_names(clause: str, expected: list[in
     pattern = compile_pattern(f"match A: e then next B: e within 1 hour {clause}")
     rows = [(1, 300, None), (2, 200, 100), (3, None, 200), (4, 9_000, 90_000)]
     occurrences = [
-        Occurrence(
+        AcceptedEvent(
             Event("e", {} if at is None else {"At": DAY + timedelta(seconds=at)}, published), offset, offset * 1_000
         )
         for offset, published, at in rows
@@ -155,7 +155,9 @@ def test_within_includes_its_end_and_an_absence_holds_up_to_it() -> None:
 
 def test_an_absence_is_detected_by_time_alone_and_not_before_it() -> None:
     pattern = compile_pattern("match A: a then not B: b within 1 hour")
-    state, found = pattern.advance(pattern.start(), pattern.classify([Occurrence(Event("a", {}), 0, 7)]), HOUR_US + 7)
+    state, found = pattern.advance(
+        pattern.start(), pattern.classify([AcceptedEvent(Event("a", {}), 0, 7)]), HOUR_US + 7
+    )
     assert found == []
     assert state.due_us == HOUR_US + 7
     state, found = pattern.advance(state, [], HOUR_US + 8)

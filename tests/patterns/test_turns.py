@@ -13,7 +13,7 @@ from tests.patterns.enumerator import E, P
 from tests.patterns.test_bounds import events
 from wanderbus.errors import PatternError
 from wanderbus.event import Event
-from wanderbus.patterns import Occurrence, Pattern, PatternState, Seen, compile_pattern
+from wanderbus.patterns import AcceptedEvent, Pattern, PatternState, Seen, compile_pattern
 from wanderbus.patterns.reactions import KNOWN_MAX
 from wanderbus.patterns.state import Complete
 from wanderbus.patterns.turns import NO_ROOM, TOO_COSTLY, RecordedTurn, Turn
@@ -30,7 +30,7 @@ def seen_of(pattern: Pattern, stream: list[E]) -> list[Seen]:
     for offset, event in enumerate(sorted(stream)):
         value = {} if event.value is None else {"v": event.value}
         attributes = {"k": event.key, "kind": event.kind, **value}
-        rows.append(Occurrence(Event("event", attributes), offset, round(event.time * 1e6)))
+        rows.append(AcceptedEvent(Event("event", attributes), offset, round(event.time * 1e6)))
     return pattern.classify(rows)
 
 
@@ -147,7 +147,7 @@ def test_the_deepest_conditions_are_evaluated() -> None:
         " + ".join(["A.v"] * 64) + " == 64",
     ):
         pattern = compile_pattern(where(condition))
-        rows = [Occurrence(Event(subject, {"v": 1}), at, at) for at, subject in enumerate("ab")]
+        rows = [AcceptedEvent(Event(subject, {"v": 1}), at, at) for at, subject in enumerate("ab")]
         _, found = pattern.advance(pattern.start(), pattern.classify(rows), 100)
         assert len(found) == 1, condition
 
@@ -172,6 +172,8 @@ def test_tables_of_reactions_are_bounded_whatever_events_publishers_choose() -> 
     state = pattern.start()
     for bits in range(2_000):
         attributes = {f"b{n}": bits >> n & 1 for n in range(16)}
-        state, _ = pattern.advance(state, pattern.classify([Occurrence(Event("a", attributes), bits, bits)]), bits + 1)
+        state, _ = pattern.advance(
+            state, pattern.classify([AcceptedEvent(Event("a", attributes), bits, bits)]), bits + 1
+        )
     assert tables.made > 2 * KNOWN_MAX
     assert sum(map(len, tables._reactions)) + len(tables._firsts) <= KNOWN_MAX

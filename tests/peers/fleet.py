@@ -20,7 +20,7 @@ from wanderbus.peers.links import ServerLinks
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.peers.server_traffic import FIRST_LINK
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.server import DOMAIN, LINKS_PORT, SimulatedMember, SimulatedServer
 from wanderbus.simulation.world import SeededRandom, World
 
@@ -30,7 +30,7 @@ class Fleet:
 
     def __init__(
         self,
-        conditions: Conditions | None = None,
+        conditions: PathConditions | None = None,
         *,
         seed: int = 1,
         names: Sequence[str] = ("s1", "s2"),
@@ -41,7 +41,7 @@ class Fleet:
         self.leaders = tuple(leaders)
         self.roles = dict(roles or {})
         self.world = World(seed)
-        self.network = Network(self.world, conditions or Conditions(delay_min_s=0.005, delay_max_s=0.005))
+        self.network = Network(self.world, conditions or PathConditions(delay_min_s=0.005, delay_max_s=0.005))
         self.rudp = RudpConfig()
         self.phones: list[Phone] = []
         self.sent: list[Sent] = []

@@ -10,7 +10,7 @@ from tests.access.town import Town
 from tests.broker.desk import SUBJECT
 from tests.channels.interest.test_bounded_merging import costly
 from tests.peers.test_leader_sessions import South
-from wanderbus.broker.messages import DecentralisedInterestChanged, InterestChanged
+from wanderbus.broker.messages import DecentralisedInterestChanged, OrderedInterestChanged
 from wanderbus.broker.servers.leader_messages import InterestMerged
 from wanderbus.channels.interest import covering_set, interest_set
 from wanderbus.filters import parse
@@ -31,7 +31,7 @@ def test_costly_filters_of_a_subscriber_are_bounded_work_at_a_leader(monkeypatch
     south = South()
     south.sessions.start()
     for number in range(6):
-        south.give(InterestChanged({f"s{number}": (("North", parse(costly(number, 60))),)}))
+        south.give(OrderedInterestChanged({f"s{number}": (("North", parse(costly(number, 60))),)}))
     assert len(budgets) >= 6
     assert max(each.done for each in budgets) < 1.2 * MERGE_WORK_MAX
 
@@ -43,10 +43,10 @@ def test_filters_that_a_broad_one_covered_come_back_with_a_timer(monkeypatch: py
     given = {"all": (("North", parse("")),)} | {
         f"s{n}": (("North", parse(f"A == {n} and B{n} == 1")),) for n in range(200)
     }
-    south.give(InterestChanged(given))
+    south.give(OrderedInterestChanged(given))
     interest = south.sessions._sessions["north"].interest
     assert interest.wanted() == [("North", "everything")]
-    timers = [each for each in south.give(InterestChanged({}, ("all",))) if isinstance(each, SetTimer)]
+    timers = [each for each in south.give(OrderedInterestChanged({}, ("all",))) if isinstance(each, SetTimer)]
     turns = 0
     while timers:
         assert ("North", "everything") in interest.wanted()

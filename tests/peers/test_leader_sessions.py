@@ -10,17 +10,17 @@ import pytest
 from wanderbus import protocol
 from wanderbus.broker.messages import (
     ArrivalMatched,
-    ArrivalsLost,
     ArrivalsTaken,
     ArrivalsWanted,
     AskLeader,
     EventArrived,
     FiltersArrived,
     ForwardPublish,
-    InterestChanged,
     InterestEffective,
     LeaderAnswered,
+    LeaderEventsLost,
     LeaderLinkChanged,
+    OrderedInterestChanged,
     PublishAnswered,
     SendToLeader,
 )
@@ -119,7 +119,7 @@ class South:
     def subscribe(self, name: str, *entries: tuple[str, str]) -> list[Any]:
         """Report a subscription here."""
         wanted = tuple((subject, parse(text)) for subject, text in entries)
-        return self.give(InterestChanged({name: wanted}))
+        return self.give(OrderedInterestChanged({name: wanted}))
 
     def confirm(self, leader: str = "north") -> list[Any]:
         """Let the leader confirm the subscriptions that were sent since :meth:`taken`."""
@@ -222,8 +222,8 @@ def test_events_and_gaps_go_to_the_broker_with_the_number_before_them(south: Sou
     event, lost, later = south.answers("north", notify(7, 3), gap, protocol.NotifyGap(11, 12, ()))
     sent = Event("North", {"N": 1})
     assert event == EventArrived("north", STREAM, 7, 3, NEW_ID, 8, sent, protocol.encode_event(sent))
-    assert lost == ArrivalsLost("north", STREAM, 7, 9, 2, "log_keep")
-    assert later == ArrivalsLost("north", STREAM, 9, 12, 1, "unknown")
+    assert lost == LeaderEventsLost("north", STREAM, 7, 9, 2, "log_keep")
+    assert later == LeaderEventsLost("north", STREAM, 9, 12, 1, "unknown")
 
 
 def test_one_acknowledgement_for_a_batch(south: South) -> None:
@@ -345,13 +345,13 @@ def test_the_work_of_merging_a_subscription_is_charged_but_not_that_of_a_restart
     assert charge.name == "costly 1"
     assert charge.units > UNCHARGED
     several = {name: (("North", parse(costly)),) for name in ("one 2", "two 3")}
-    assert not [each for each in south.give(InterestChanged(several)) if isinstance(each, InterestMerged)]
+    assert not [each for each in south.give(OrderedInterestChanged(several)) if isinstance(each, InterestMerged)]
 
 
 def test_one_that_ends_before_it_counts_is_not_reported(south: South) -> None:
     south.attached()
     south.subscribe("one", ("North", "x < 3"))
-    south.give(InterestChanged({}, ("one",)))
+    south.give(OrderedInterestChanged({}, ("one",)))
     assert south.confirm() == []
     (ends,) = [each for each in south.taken() if isinstance(each, protocol.Unsubscribe)]
     assert ends.subscription == "North x < 3"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.peers.handshake import LinkKeys, decode_handshake, is_handshake
-from wanderbus.peers.offers import Answer, Offer
+from wanderbus.peers.offers import LinkAnswer, LinkOffer
 from wanderbus.rudp.endpoint import Endpoint
 from wanderbus.rudp.keys import KeyPair
 
@@ -27,15 +27,15 @@ def sides(
     return opening, accepting
 
 
-def offered(keys: LinkKeys, fresh: KeyPair = FRESH_A, opener_id: int = 5) -> Offer:
+def offered(keys: LinkKeys, fresh: KeyPair = FRESH_A, opener_id: int = 5) -> LinkOffer:
     offer = decode_handshake(keys.offer(opener_id, fresh.public))
-    assert isinstance(offer, Offer)
+    assert isinstance(offer, LinkOffer)
     return offer
 
 
-def answered(keys: LinkKeys, offer: Offer, acceptor_id: int = 7) -> Answer:
+def answered(keys: LinkKeys, offer: LinkOffer, acceptor_id: int = 7) -> LinkAnswer:
     answer = decode_handshake(keys.answer(offer, acceptor_id, FRESH_B.public))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, LinkAnswer)
     return answer
 
 
@@ -84,7 +84,7 @@ def test_an_offer_is_no_answer_and_an_answer_is_bound_to_its_offer() -> None:
     first, second = offered(opening), offered(opening, FRESH_C)
     answer = answered(accepting, first)
     assert not opening.is_genuine_answer(answer, second.data)
-    with_key_of_offer = Answer(5, 7, FRESH_B.public, opening.offer(5, FRESH_B.public))
+    with_key_of_offer = LinkAnswer(5, 7, FRESH_B.public, opening.offer(5, FRESH_B.public))
     assert not opening.is_genuine_answer(with_key_of_offer, first.data)
 
 
@@ -112,7 +112,7 @@ def test_a_changed_byte_makes_a_datagram_malformed_or_not_genuine(place: int, ch
         message = decode_handshake(bytes(changed))
     except RemoteProtocolError:
         return
-    if isinstance(message, Offer):
+    if isinstance(message, LinkOffer):
         assert not accepting.is_genuine_offer(message)
     else:
         assert not opening.is_genuine_answer(message, offer.data)
@@ -124,7 +124,7 @@ def test_other_bytes_are_malformed(data: bytes) -> None:
         message = decode_handshake(data)
     except RemoteProtocolError:
         return
-    assert isinstance(message, Offer | Answer)
+    assert isinstance(message, LinkOffer | LinkAnswer)
 
 
 @pytest.mark.parametrize("cut", range(1, 12))

@@ -11,10 +11,10 @@ from wanderbus.machine import TimerFired
 from wanderbus.peers.link_parameters import FIRST_LINK_S, REPORT_S
 from wanderbus.peers.messages import (
     ConnectServer,
+    PeerUnreachable,
     SendOnServerLink,
     ServerLinkOpened,
     ServerReachable,
-    ServerUnreachable,
 )
 
 NOTICED_S = 1.3
@@ -26,7 +26,7 @@ TABLES = {"hash_key": b"k" * 8, "model": b"m" * 8, "pins": b"p" * 8}
 def troubles(domain: Domain, name: str) -> list[tuple[float, str]]:
     """Return the times and reasons of the reports of a server that others cannot be reached."""
     reports = [(at, each) for at, server, each in domain.health if server == name]
-    return [(at, each.reason) for at, each in reports if isinstance(each, ServerUnreachable)]
+    return [(at, each.reason) for at, each in reports if isinstance(each, PeerUnreachable)]
 
 
 def test_a_dead_link_with_data_is_reported_within_a_second_or_so_and_when_it_is_over() -> None:
@@ -114,7 +114,7 @@ def test_a_process_that_was_suspended_blames_nobody() -> None:
     machine.step([SendOnServerLink(link, b"x")], domain.world.now)
     for inputs_at in (0.25, 60.0):
         reports = machine.step([TimerFired(("look",))], domain.world.now + inputs_at)
-        assert not any(isinstance(each, ServerUnreachable) for each in reports)
+        assert not any(isinstance(each, PeerUnreachable) for each in reports)
 
 
 @pytest.mark.parametrize("opener", ["ab", "ba"])
@@ -140,7 +140,7 @@ def test_servers_have_a_link_again_once_their_tables_are_equal() -> None:
     domain.start("b", tables=TABLES)
     domain.run(6)
     assert domain.link("a", is_ours=True)
-    assert [type(each) for _, name, each in domain.health if name == "a"] == [ServerUnreachable, ServerReachable]
+    assert [type(each) for _, name, each in domain.health if name == "a"] == [PeerUnreachable, ServerReachable]
     assert domain.machines["a"].trouble("b") == ""
 
 

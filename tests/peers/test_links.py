@@ -18,15 +18,15 @@ from wanderbus.peers.messages import (
     ConnectServer,
     ConsumedOnServerLink,
     DisconnectServer,
+    PeerUnreachable,
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
     ServerMessageReceived,
     ServerReachable,
-    ServerUnreachable,
 )
 from wanderbus.rudp.keys import KeyPair
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom, World
 
@@ -41,7 +41,7 @@ class Domain:
 
     def __init__(self, *names: str, keepalive_s: float = 1.0) -> None:
         self.world = World(1)
-        self.network = Network(self.world, Conditions(delay_min_s=0.005, delay_max_s=0.005))
+        self.network = Network(self.world, PathConditions(delay_min_s=0.005, delay_max_s=0.005))
         self.network.tap = self._sees
         self.keepalive_s = keepalive_s
         self.keys = {name: KeyPair(bytes([number]) * 32) for number, name in enumerate(names, 1)}
@@ -81,7 +81,7 @@ class Domain:
         return machine
 
     def _report(self, name: str, output: Output) -> None:
-        reports = self.health if isinstance(output, ServerUnreachable | ServerReachable) else self.reports
+        reports = self.health if isinstance(output, PeerUnreachable | ServerReachable) else self.reports
         reports.append((self.world.now, name, output))
 
     def kill(self, name: str) -> None:

@@ -24,7 +24,7 @@ from wanderbus.runtime.net.certificate import own_certificate
 from wanderbus.runtime.net.driver import Driver
 from wanderbus.runtime.net.tls import client_tls, server_tls
 from wanderbus.sip.message.targets import Target
-from wanderbus.tcp import Target as DataTarget
+from wanderbus.tcp import TcpTarget as DataTarget
 
 pytestmark = pytest.mark.integration
 

@@ -28,8 +28,8 @@ from wanderbus.tcp import (
     Probe,
     ProbeAnswered,
     SendMessage,
-    Target,
     TcpConfig,
+    TcpTarget,
 )
 
 pytestmark = pytest.mark.integration
@@ -75,7 +75,7 @@ class Town:
         self.address = bound["TLS"]
 
     def open(self, fingerprint: bytes | None = None) -> None:
-        target = Target("TLS", self.address, fingerprint or self.own.fingerprint)
+        target = TcpTarget("TLS", self.address, fingerprint or self.own.fingerprint)
         agent, server = self.agent, self.server
         server.driver.feed(OpenConnection(server.local_id, agent.local_id, 0, SECRET, None))
         agent.driver.feed(OpenConnection(agent.local_id, server.local_id, 0, SECRET, target))

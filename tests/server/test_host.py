@@ -16,7 +16,7 @@ import pytest
 from tests.api.world import SUBJECT, World, everything_is_there, fill, publish, run, until
 from wanderbus import records
 from wanderbus.broker.messages import Append, Appended
-from wanderbus.broker.state.tables import Stored, Table
+from wanderbus.broker.state.tables import RowTable, Stored
 from wanderbus.errors import ConfigurationError, StorageError, Unreachable, WanderbusError
 from wanderbus.machine import Address, DatagramReceived, Input, Machine, Output, SendDatagram
 from wanderbus.runtime.files import users_file
@@ -47,7 +47,7 @@ class EchoState:
     def __init__(self, name: str) -> None:
         self.name = name
         self.offset = 0
-        self.echoes: Table[Echoed] = Table(f"echoes_{name}", Echoed)
+        self.echoes: RowTable[Echoed] = RowTable(f"echoes_{name}", Echoed)
 
     @property
     def tables(self) -> Sequence[Stored]:

@@ -10,7 +10,7 @@ import pytest
 
 from wanderbus.machine import Output
 from wanderbus.mobility.messages import CreateSession, Refuse
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, password_of
 from wanderbus.simulation.sip.party import SIP_PORT, Manner, SIPParty
@@ -54,7 +54,7 @@ class AccessWorld:
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
         draw = self.world.random
-        conditions = Conditions(loss=draw.choice([0.0, 0.05, 0.2]), delay_max_s=draw.choice([0.002, 0.05, 0.2]))
+        conditions = PathConditions(loss=draw.choice([0.0, 0.05, 0.2]), delay_max_s=draw.choice([0.002, 0.05, 0.2]))
         self.network = Network(self.world, conditions)
         random = SeededRandom(self.world)
         policy = AccessPolicy(choice="least_loaded")

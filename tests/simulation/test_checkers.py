@@ -12,7 +12,7 @@ from wanderbus.event import EventId, Gap, Notification, Position
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.records import decode_record, encode_record
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.server import SimulatedServer
 from wanderbus.simulation.system.checkers import check_all
 from wanderbus.simulation.system.traveller import Traveller
@@ -25,7 +25,7 @@ class History:
 
     def __init__(self, *, queue_max: int = 1000) -> None:
         self.world = World(1)
-        network = Network(self.world, Conditions())
+        network = Network(self.world, PathConditions())
         rudp = RudpConfig()
         self.server = SimulatedServer(
             self.world, network, BrokerConfig(queue=QueuePolicy(notifications_max=queue_max)), rudp

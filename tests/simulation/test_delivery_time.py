@@ -10,7 +10,7 @@ from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.own_channels import Merging, OwnChannels
-from wanderbus.client.machine.messages import Arrived
+from wanderbus.client.machine.messages import ItemArrived
 from wanderbus.event import Event, Notification
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.settings.event_domain import Model
@@ -40,7 +40,7 @@ class Reader(DomainDevice):
 
     def _reported(self, output: Any) -> None:
         match output:
-            case Arrived(item=Notification(event=event)):
+            case ItemArrived(item=Notification(event=event)):
                 self.took_s.append(self.world.now - float(str(event["At"])))
         super()._reported(output)
 

@@ -13,9 +13,9 @@ import pytest
 from tests.agent.town import Phone, Sent
 from tests.peers.fleet import Fleet, ip_of
 from wanderbus import protocol
-from wanderbus.client.machine.messages import Ask, Connect
+from wanderbus.client.machine.messages import AskBroker, Connect
 from wanderbus.peers.session_owners import SessionOwners
-from wanderbus.simulation.network import Conditions
+from wanderbus.simulation.network import PathConditions
 from wanderbus.sip.message.message import Request, Response
 
 ACTIVE_S = 60.0
@@ -50,7 +50,7 @@ class Device:
         phone = self._world.fleet.phone(draw.choice(NAMES), self._user, number=self._number, epoch=epoch)
         self.lives.append(phone)
         ask = protocol.Subscribe(1, "Trade", "", None, (), False)
-        phone.node.feed([Connect(), Ask(ask, reads=True)])
+        phone.node.feed([Connect(), AskBroker(ask, reads=True)])
 
     def move(self) -> None:
         self.phone.move(f"10.{self._number}.0.{self._world.fleet.world.random.randrange(2, 250)}")
@@ -60,7 +60,7 @@ class OwnerWorld:
     """A world that is set up by the seed; with ``crashes``, servers crash and start again."""
 
     def __init__(self, seed: int, *, crashes: bool) -> None:
-        self.fleet = Fleet(Conditions(delay_min_s=0.002, delay_max_s=0.03), seed=seed)
+        self.fleet = Fleet(PathConditions(delay_min_s=0.002, delay_max_s=0.03), seed=seed)
         draw = self.fleet.world.random
         self.fleet.network.conditions.loss = draw.choice([0.0, 0.02, 0.05])
         self.devices = {

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from wanderbus.rudp.ack_tracker import Arrivals
+from wanderbus.rudp.ack_tracker import PacketNumbers
 from wanderbus.rudp.connection import Connection
 from wanderbus.rudp.frames import HEADER_BYTES, DataFrame, decode_frames
 from wanderbus.rudp.packets import Packets
@@ -62,7 +62,7 @@ def test_different_seeds_give_different_histories() -> None:
 
 
 def believe_repeated_packets(patch: Patch) -> None:
-    patch.setattr(Arrivals, "is_new", lambda self, number: True)
+    patch.setattr(PacketNumbers, "is_new", lambda self, number: True)
 
 
 def deliver_repeated_frames(patch: Patch) -> None:
@@ -209,13 +209,13 @@ def use_numbers_again(patch: Patch) -> None:
 
 
 def acknowledge_the_next(patch: Patch) -> None:
-    acknowledge = Arrivals.acknowledge
-    patch.setattr(Arrivals, "acknowledge", lambda self, number: acknowledge(self, number + (number == 20)))
+    acknowledge = PacketNumbers.acknowledge
+    patch.setattr(PacketNumbers, "acknowledge", lambda self, number: acknowledge(self, number + (number == 20)))
 
 
 def acknowledge_some(patch: Patch) -> None:
-    acknowledge = Arrivals.acknowledge
-    patch.setattr(Arrivals, "acknowledge", lambda self, number: number % 16 and acknowledge(self, number))
+    acknowledge = PacketNumbers.acknowledge
+    patch.setattr(PacketNumbers, "acknowledge", lambda self, number: number % 16 and acknowledge(self, number))
 
 
 def keep_what_is_done_with(patch: Patch) -> None:
@@ -241,7 +241,7 @@ def never_finish(patch: Patch) -> None:
 
 
 def acknowledge_last_words_once(patch: Patch) -> None:
-    patch.setattr(Arrivals, "acknowledge_again", lambda self: None)
+    patch.setattr(PacketNumbers, "acknowledge_again", lambda self: None)
 
 
 def ping_for_ever(patch: Patch) -> None:

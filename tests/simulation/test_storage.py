@@ -13,7 +13,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import SERVER_LOG
 from wanderbus.segments import Frame
 from wanderbus.simulation import past_events
-from wanderbus.simulation.storage import Storage
+from wanderbus.simulation.storage import SimulatedStorage
 from wanderbus.simulation.world import World
 from wanderbus.subscription import Since
 
@@ -28,7 +28,7 @@ class Setting:
     def __init__(self) -> None:
         self.world = World(3)
         self.given: list[Input] = []
-        self.storage = Storage(self.world, BrokerConfig(), self.given.append, save_s=(100.0, 200.0))
+        self.storage = SimulatedStorage(self.world, BrokerConfig(), self.given.append, save_s=(100.0, 200.0))
         self.storage.start()
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from wanderbus.machine import Address, CloseStream, Input, Output, SendOnStream, StreamClosed, StreamReceived
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import World
 
@@ -53,7 +53,7 @@ class Two:
     def __init__(self, seed: int = 1, **conditions: float) -> None:
         self.world = World(seed)
         given: dict[str, Any] = {"delay_min_s": DELAY_S, "delay_max_s": DELAY_S, **conditions}
-        self.network = Network(self.world, Conditions(**given))
+        self.network = Network(self.world, PathConditions(**given))
         self.left, self.right = Recorder(), Recorder()
         self.here = self.node("left", self.left, LEFT)
         self.there = self.node("right", self.right, RIGHT)

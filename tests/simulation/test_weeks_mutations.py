@@ -26,7 +26,7 @@ from wanderbus.broker.queues.queue_items import Queued, QueuedGap
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.reader_windows import ReaderWindows
-from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.readers import Link, OpenReader
 from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.session_ends import SessionEnds
@@ -211,7 +211,7 @@ def miscount_gaps(patch: Patch) -> None:
 def share_one_window(patch: Patch) -> None:
     """SPEC G-25: notifications that one reader does not take hold back all other readers on its link."""
 
-    def has_room(self: ReaderWindows, link: Link, reader: Reader) -> bool:
+    def has_room(self: ReaderWindows, link: Link, reader: OpenReader) -> bool:
         return sum(len(each.unacknowledged or ()) for each in link.readers()) < self._notifications
 
     patch.setattr(ReaderWindows, "has_room", has_room)

@@ -19,7 +19,7 @@ from wanderbus.simulation.weeks.clock import ClockWatch, WallClock
 from wanderbus.simulation.weeks.plans import STARTS_S, draw_restrictions
 from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.weeks.windows import LOTS, are_lots, forbidding, is_open
-from wanderbus.simulation.wire import Direction
+from wanderbus.simulation.wire import WireDirection
 from wanderbus.simulation.world import World
 from wanderbus.subscription import Daily, Interval
 
@@ -31,7 +31,7 @@ HOUR_S, DAY_S = 3_600.0, 86_400.0
 
 def test_a_way_keeps_order_and_delivers_together_what_was_sent_together() -> None:
     world, arrived = World(1), list[tuple[float, Sequence[bytes]]]()
-    way = Direction(world, 0.5, lambda payloads: arrived.append((world.now, payloads)))
+    way = WireDirection(world, 0.5, lambda payloads: arrived.append((world.now, payloads)))
     for when, payload in [(0.0, b"a"), (0.2, b"b"), (2.0, b"c")]:
         world.at(when, lambda payload=payload: way.send(payload))  # type: ignore[misc]
     world.run(9.0)
@@ -41,7 +41,7 @@ def test_a_way_keeps_order_and_delivers_together_what_was_sent_together() -> Non
 @pytest.mark.parametrize("seed", range(6))
 def test_a_way_that_is_cut_delivers_some_first_part_and_loses_the_rest(seed: int) -> None:
     world, arrived = World(seed), list[bytes]()
-    way = Direction(world, 0.5, arrived.extend)
+    way = WireDirection(world, 0.5, arrived.extend)
     sent = [b"%d" % n for n in range(4)]
     for payload in sent:
         way.send(payload)
@@ -57,7 +57,7 @@ def test_cuts_differ_in_what_they_lose() -> None:
     kept = set()
     for seed in range(40):
         arrived: list[bytes] = []
-        way = Direction(World(seed), 0.5, arrived.extend)
+        way = WireDirection(World(seed), 0.5, arrived.extend)
         way.send(b"a")
         way.send(b"b")
         way.cut()

@@ -9,8 +9,8 @@ import pytest
 
 from wanderbus.machine import CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.records import SERVER_LOG
-from wanderbus.simulation.disk import Disk
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.disk import SimulatedDisk
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import EPOCH_US, SeededRandom, World
 
@@ -61,7 +61,7 @@ def test_u07_a_stream_apart_leaves_the_other_draws_as_they_are() -> None:
     assert plain.random.random() == used.random.random()
 
 
-def carried(conditions: Conditions, count: int = 200, *, cut: str = "") -> list[tuple[float, bytes]]:
+def carried(conditions: PathConditions, count: int = 200, *, cut: str = "") -> list[tuple[float, bytes]]:
     """Send numbered datagrams, one a second, from A to B; when each arrived."""
     world = World(3)
     network = Network(world, conditions)
@@ -77,27 +77,27 @@ def carried(conditions: Conditions, count: int = 200, *, cut: str = "") -> list[
 
 
 def test_a_good_network_carries_all_in_time() -> None:
-    arrived = carried(Conditions(delay_min_s=0.1, delay_max_s=0.2))
+    arrived = carried(PathConditions(delay_min_s=0.1, delay_max_s=0.2))
     assert [data for _, data in arrived] == [b"%d" % n for n in range(200)]
     assert all(0.1 <= at - n <= 0.2 for n, (at, _) in enumerate(arrived))
 
 
 def test_a_bad_network_loses_repeats_and_reorders() -> None:
-    assert carried(Conditions(loss=1.0)) == []
-    assert 80 < len(carried(Conditions(loss=0.5))) < 120
-    assert len(carried(Conditions(duplication=1.0))) == 400
-    overtaken = [int(data) for _, data in carried(Conditions(spike=0.3, spike_s=5.0))]
+    assert carried(PathConditions(loss=1.0)) == []
+    assert 80 < len(carried(PathConditions(loss=0.5))) < 120
+    assert len(carried(PathConditions(duplication=1.0))) == 400
+    overtaken = [int(data) for _, data in carried(PathConditions(spike=0.3, spike_s=5.0))]
     assert sorted(overtaken) == list(range(200)) != overtaken
 
 
 @pytest.mark.parametrize("ip", [A[0], B[0]])
 def test_a_cut_host_neither_sends_nor_receives(ip: str) -> None:
-    assert carried(Conditions(), cut=ip) == []
+    assert carried(PathConditions(), cut=ip) == []
 
 
 def test_datagrams_in_flight_to_a_host_that_left_are_lost() -> None:
     world = World(1)
-    network = Network(world, Conditions())
+    network = Network(world, PathConditions())
     network.bind(B, lambda source, data: pytest.fail("nobody is there"))
     network.send(A, B, b"x")
     network.unbind(B)
@@ -111,7 +111,7 @@ def entry(n: int) -> tuple[int, int, bytes]:
 
 def test_the_disk_syncs_in_groups_and_reports_each() -> None:
     world = World(1)
-    disk, synced = Disk(world), list[int]()
+    disk, synced = SimulatedDisk(world), list[int]()
     for n in range(3):
         disk.append(SERVER_LOG, [entry(n)], synced.append)
     assert synced == []
@@ -122,7 +122,7 @@ def test_the_disk_syncs_in_groups_and_reports_each() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_crash_keeps_what_was_synced_and_some_first_part_of_the_rest(seed: int) -> None:
     world = World(seed)
-    disk, synced = Disk(world), list[int]()
+    disk, synced = SimulatedDisk(world), list[int]()
     disk.append(SERVER_LOG, [entry(n) for n in range(5)], synced.append)
     world.run(1.0)
     disk.append(SERVER_LOG, [entry(n) for n in range(5, 10)], synced.append)
@@ -136,7 +136,7 @@ def test_a_crash_keeps_what_was_synced_and_some_first_part_of_the_rest(seed: int
 def test_crashes_differ_in_what_they_keep() -> None:
     kept = set()
     for seed in range(20):
-        disk = Disk(World(seed))
+        disk = SimulatedDisk(World(seed))
         disk.append(SERVER_LOG, [entry(n) for n in range(3)], lambda durable: None)
         disk.crash()
         kept.add(len(disk.log))
@@ -149,7 +149,7 @@ def _report(synced: list[tuple[str, int]], name: str, durable: int) -> None:
 
 def test_each_log_is_kept_by_its_name() -> None:
     world = World(1)
-    disk, synced = Disk(world), list[tuple[str, int]]()
+    disk, synced = SimulatedDisk(world), list[tuple[str, int]]()
     for name, count in (("server", 2), ("channel", 3)):
         reported = partial(_report, synced, name)
         disk.append(name, [entry(n) for n in range(count)], reported)
@@ -162,7 +162,7 @@ def test_each_log_is_kept_by_its_name() -> None:
 
 def test_rows_are_never_ahead_of_the_durable_log() -> None:
     world = World(1)
-    disk = Disk(world)
+    disk = SimulatedDisk(world)
     disk.append(SERVER_LOG, [entry(0)], lambda durable: None)
     disk.save({"sessions": {"a": b"1", "b": b"2"}}, 1)
     assert (disk.rows, disk.rows_offset) == ({}, 0)
@@ -192,7 +192,7 @@ class Echo:
 
 def test_a_node_sends_from_its_sockets_and_fires_its_timers_as_last_set() -> None:
     world = World(1)
-    network = Network(world, Conditions(delay_min_s=0.5, delay_max_s=0.5))
+    network = Network(world, PathConditions(delay_min_s=0.5, delay_max_s=0.5))
     one, two = Echo(), Echo()
     reports: list[Output] = []
     left = Node("left", one, {"data": A}, world, network, reports.append)
@@ -216,7 +216,7 @@ def test_a_node_sends_from_its_sockets_and_fires_its_timers_as_last_set() -> Non
 
 def test_a_killed_node_does_nothing_more_and_a_moved_one_is_elsewhere() -> None:
     world = World(1)
-    network = Network(world, Conditions(delay_min_s=0.5, delay_max_s=0.5))
+    network = Network(world, PathConditions(delay_min_s=0.5, delay_max_s=0.5))
     machine = Echo()
     node = Node("node", machine, {"data": A}, world, network, lambda output: None)
     node.rebind({"data": B})

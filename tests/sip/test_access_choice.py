@@ -9,14 +9,14 @@ import pytest
 
 from wanderbus.sip.proxy import access_choice
 from wanderbus.sip.proxy.access_choice import AVOIDED_S, CALL_S_MAX, AccessChoice
-from wanderbus.sip.proxy.access_policy import AccessPolicy, AccessRequest, AccessServer, NearestServer
+from wanderbus.sip.proxy.access_policy import AccessPolicy, AccessRequest, NearestServer, RegisteredServer
 
 USERS = [f"sip:user{number}@example.org" for number in range(1_000)]
 NOW = 100.0
 
 
-def servers(*numbers: int) -> list[AccessServer]:
-    return [AccessServer(f"<urn:uuid:{number}>", ((f"10.0.0.{number}", 5062),)) for number in numbers]
+def servers(*numbers: int) -> list[RegisteredServer]:
+    return [RegisteredServer(f"<urn:uuid:{number}>", ((f"10.0.0.{number}", 5062),)) for number in numbers]
 
 
 def request(
@@ -25,7 +25,7 @@ def request(
     return AccessRequest(caller, call_id, source, begins)
 
 
-def by_hash(choice: AccessChoice, known: list[AccessServer]) -> dict[str, str]:
+def by_hash(choice: AccessChoice, known: list[RegisteredServer]) -> dict[str, str]:
     return {user: choice.order(request(user, f"of {user}", begins=False), known, NOW)[0] for user in USERS}
 
 

@@ -34,7 +34,7 @@ from wanderbus.sip.transaction.transaction_layer import (
     TransactionTimedOut,
 )
 from wanderbus.sip.transaction.transaction_machine import Running, Table
-from wanderbus.sip.transaction.transaction_states import State, Timers
+from wanderbus.sip.transaction.transaction_states import BaseTimers, State
 
 ALL_TABLES: Mapping[str, tuple[State, Table, Running]] = {
     "INVITE client": (State.CALLING, INVITE_CLIENT, INVITE_CLIENT_TIMERS),
@@ -188,7 +188,7 @@ def test_rfc3261_17_1_2_2_final_response_is_reported_once_and_timer_k_absorbs(al
 
 def test_timers_scale_with_t1_except_timer_d() -> None:
     """RFC 3261 17.1.1.2: timer D is at least 32 s, for any T1 of ours."""
-    layer = TransactionLayer(SeededRandom(), timers=Timers(t1_s=0.1, t2_s=0.3, t4_s=1.0))
+    layer = TransactionLayer(SeededRandom(), timers=BaseTimers(t1_s=0.1, t2_s=0.3, t4_s=1.0))
     node = Clockwork(layer)
     data = start(node, "OPTIONS")
     assert node.sending_times(1.25) == pytest.approx([0.1, 0.3, 0.6, 0.9, 1.2])

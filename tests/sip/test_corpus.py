@@ -16,7 +16,7 @@ import pytest
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.authentication.digest_values import Challenge, Credentials
 from wanderbus.sip.message.dissection import dissect
-from wanderbus.sip.message.inspection import Role, inspect
+from wanderbus.sip.message.inspection import ElementRole, inspect
 from wanderbus.sip.message.message import encode_message, parse_message
 from wanderbus.sip.message.sdp import SessionDescription
 
@@ -51,8 +51,8 @@ def test_every_file_is_in_the_index_and_the_other_way_round() -> None:
 @by_file
 def test_each_element_handles_a_message_as_the_rfc_requires(case: dict[str, str]) -> None:
     data = (CORPUS / case["file"]).read_bytes()
-    verdicts = {role: inspect(data, role) for role in Role}
-    assert {role: str(verdict) for role, verdict in verdicts.items()} == {role: case[role] for role in Role}
+    verdicts = {role: inspect(data, role) for role in ElementRole}
+    assert {role: str(verdict) for role, verdict in verdicts.items()} == {role: case[role] for role in ElementRole}
     assert all((verdict.reason is None) == verdict.valid for verdict in verdicts.values())
 
 
@@ -69,7 +69,7 @@ def test_a_message_that_can_be_read_comes_back(case: dict[str, str]) -> None:
     try:
         message = parse_message((CORPUS / case["file"]).read_bytes())
     except SIPParseError:
-        assert not any(case[role].startswith("valid") for role in Role)
+        assert not any(case[role].startswith("valid") for role in ElementRole)
         return
     assert parse_message(encode_message(message)) == message
 

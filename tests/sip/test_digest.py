@@ -19,7 +19,7 @@ from wanderbus.sip.authentication.digest import (
     ha1,
     response_digest,
 )
-from wanderbus.sip.authentication.verdicts import Accepted, Challenged, Rejected, Verdict
+from wanderbus.sip.authentication.verdicts import Authenticated, AuthenticationRejected, Challenged, Verdict
 from wanderbus.sip.message.message import Request, make_response
 
 PASSWORDS = {"alice": "wonder land", "bob": "b"}
@@ -202,7 +202,7 @@ def test_a_user_with_the_password_is_accepted(algorithm: str) -> None:
     assert isinstance(verdict, Challenged)
     assert not verdict.stale
     assert learned(alice, first, verdict)
-    assert home.check(alice.authorize(request(2)), 10.1) == Accepted("alice")
+    assert home.check(alice.authorize(request(2)), 10.1) == Authenticated("alice")
 
 
 def test_the_servers_favourite_is_answered_once_per_realm_rfc8760_2_4() -> None:
@@ -224,14 +224,14 @@ def test_the_next_request_is_sent_ahead_with_a_rising_count() -> None:
     for number in range(2, 6):
         authorized = alice.authorize(alice.authorize(request(number)) if number == 4 else request(number))
         assert len(authorized.headers_all("Authorization")) == 1
-        assert home.check(authorized, 1.0) == Accepted("alice")
+        assert home.check(authorized, 1.0) == Authenticated("alice")
 
 
 def test_a_repeated_request_is_not_accepted_twice_rfc7616_5_12() -> None:
     alice, home = client(), server()
     learned(alice, request(), home.check(request(), 0.0))
     earlier, later = alice.authorize(request(2)), alice.authorize(request(3))
-    assert home.check(later, 1.0) == Accepted("alice")
+    assert home.check(later, 1.0) == Authenticated("alice")
     for again in (later, earlier):
         verdict = home.check(again, 1.0)
         assert isinstance(verdict, Challenged)
@@ -242,23 +242,23 @@ def test_a_repetition_is_known_even_when_the_nonce_is_spelt_differently() -> Non
     alice, home = client("bob", "b"), server()
     learned(alice, request(), home.check(request(), 0.0))
     authorized = alice.authorize(request(2))
-    assert home.check(authorized, 1.0) == Accepted("bob")
+    assert home.check(authorized, 1.0) == Authenticated("bob")
     proof = Credentials.parse(authorized.headers_all("Authorization")[0])
     spelt = msgspec.structs.replace(proof, nonce=proof.nonce[:-2] + chr(ord(proof.nonce[-2]) + 1) + proof.nonce[-1])
     signed = msgspec.structs.replace(spelt, response=response_digest(ha1("bob", "localhost", "b"), spelt, "REGISTER"))
-    assert not isinstance(home.check(authorized.replacing("Authorization", str(signed)), 1.0), Accepted)
+    assert not isinstance(home.check(authorized.replacing("Authorization", str(signed)), 1.0), Authenticated)
 
 
 def test_an_old_nonce_is_stale_and_the_client_retries_rfc7616_3_3() -> None:
     alice, home = client(), server(nonce_lifetime_s=60.0)
     learned(alice, request(), home.check(request(), 0.0))
-    assert home.check(alice.authorize(request(2)), 60.0) == Accepted("alice")
+    assert home.check(alice.authorize(request(2)), 60.0) == Authenticated("alice")
     late = alice.authorize(request(3))
     verdict = home.check(late, 60.1)
     assert isinstance(verdict, Challenged)
     assert verdict.stale
     assert learned(alice, late, verdict)
-    assert home.check(alice.authorize(request(4)), 60.1) == Accepted("alice")
+    assert home.check(alice.authorize(request(4)), 60.1) == Authenticated("alice")
 
 
 def test_a_restarted_server_reports_old_nonces_as_stale() -> None:
@@ -270,14 +270,14 @@ def test_a_restarted_server_reports_old_nonces_as_stale() -> None:
     assert isinstance(verdict, Challenged)
     assert verdict.stale
     assert learned(alice, asked, verdict)
-    assert reborn.check(alice.authorize(request(3)), 1.0) == Accepted("alice")
+    assert reborn.check(alice.authorize(request(3)), 1.0) == Authenticated("alice")
 
 
 def test_a_wrong_password_and_an_unknown_user_get_the_same_response() -> None:
     for peer in (client(password="guess"), client("mallory"), client("mallory", "")):
         home = server()
         learned(peer, request(), home.check(request(), 0.0))
-        assert home.check(peer.authorize(request(2)), 0.0) == Rejected(403, "Wrong User Or Password")
+        assert home.check(peer.authorize(request(2)), 0.0) == AuthenticationRejected(403, "Wrong User Or Password")
 
 
 def test_the_name_of_a_refused_user_forges_no_line_of_a_log() -> None:
@@ -293,7 +293,7 @@ def test_a_proof_holds_for_its_method_and_realm_alone() -> None:
     alice, home = client(), server()
     learned(alice, request(), home.check(request(), 0.0))
     (proof,) = alice.authorize(request(2)).headers_all("Authorization")
-    assert home.check(request(3, "INVITE").with_header("Authorization", proof), 0.0) == Rejected(
+    assert home.check(request(3, "INVITE").with_header("Authorization", proof), 0.0) == AuthenticationRejected(
         403, "Wrong User Or Password"
     )
     elsewhere = Authenticator("example.com", PASSWORDS.get, b"key")
@@ -310,12 +310,12 @@ def signed_for(uri: str) -> Verdict:
 
 @pytest.mark.parametrize("uri", ["sip:localhost", "sip:LOCALHOST:5060", "sips:localhost;transport=tcp;lr"])
 def test_a_proof_holds_for_what_its_uri_names_however_written(uri: str) -> None:
-    assert signed_for(uri) == Accepted("alice")
+    assert signed_for(uri) == Authenticated("alice")
 
 
 @pytest.mark.parametrize("uri", ["sip:example.com", "sip:alice@localhost", "localhost", "tel:1", "sip:"])
 def test_a_proof_for_another_resource_is_refused_rfc7616_3_4_6(uri: str) -> None:
-    assert signed_for(uri) == Rejected(400, "Credentials For Another URI")
+    assert signed_for(uri) == AuthenticationRejected(400, "Credentials For Another URI")
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_the_table_of_counts_is_bounded_and_what_it_forgets_is_stale(monkeypatch
         alice = client()
         learned(alice, request(number), home.check(request(number), 0.0))
         proofs.append(alice.authorize(request(number + 1)))
-        assert home.check(proofs[-1], 0.0) == Accepted("alice")
+        assert home.check(proofs[-1], 0.0) == Authenticated("alice")
     assert len(home._counts) == len(home._serials) == 4
     for again in proofs:
         assert isinstance(home.check(again, 0.0), Challenged)
@@ -373,7 +373,7 @@ def test_a_proxy_has_its_own_fields_rfc3261_22_3() -> None:
     learned(alice, request(), home.check(request(), 0.0), asking="Proxy-Authenticate")
     authorized = alice.authorize(request(2))
     assert authorized.header("Authorization") is None
-    assert home.check(authorized, 0.0, header="Proxy-Authorization") == Accepted("alice")
+    assert home.check(authorized, 0.0, header="Proxy-Authorization") == Authenticated("alice")
 
 
 def test_unsupported_challenges_are_not_stored() -> None:

@@ -21,7 +21,7 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
 from wanderbus.sip.message import checks
 from wanderbus.sip.message.dissection import dissect
-from wanderbus.sip.message.inspection import Role, inspect
+from wanderbus.sip.message.inspection import ElementRole, inspect
 from wanderbus.sip.message.message import Request, Response, encode_message, parse_message
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ FIELDS = (
     ("To", "<sip:b@example.org>"),
     ("Call-ID", "c"),
 )
-ROLES = st.sampled_from([None, *Role])
+ROLES = st.sampled_from([None, *ElementRole])
 
 
 def request(method: str, *more: tuple[str, str], body: bytes = b"", uri: str = "sip:b@example.org") -> Request:
@@ -46,25 +46,25 @@ def parsed(arguments: list[str], data: bytes | None = None) -> tuple[int, dict[s
 
 
 @given(st.binary(max_size=200), ROLES)
-def test_any_bytes_get_a_verdict_and_fields(data: bytes, role: Role | None) -> None:
+def test_any_bytes_get_a_verdict_and_fields(data: bytes, role: ElementRole | None) -> None:
     verdict = inspect(data, role)
     assert verdict.valid is (verdict.reason is None)
     assert msgspec.json.encode(dissect(data))
 
 
 @given(st.sampled_from(sorted(CORPUS.glob("*.sip"))), st.integers(0, 600), st.binary(max_size=4), ROLES)
-def test_damaged_messages_get_a_verdict_and_fields(path: Path, at: int, put: bytes, role: Role | None) -> None:
+def test_damaged_messages_get_a_verdict_and_fields(path: Path, at: int, put: bytes, role: ElementRole | None) -> None:
     data = path.read_bytes()
     data = data[:at] + put + data[at + 2 :]
-    assert inspect(data, role).role in Role
+    assert inspect(data, role).role in ElementRole
     assert dissect(data).keys() == dissect(b"").keys()
 
 
 def test_without_a_role_the_message_determines_it() -> None:
-    assert inspect(encode_message(request("REGISTER"))).role is Role.REGISTRAR
-    assert inspect(encode_message(request("OPTIONS"))).role is Role.UAS
-    assert inspect(encode_message(request("REGISTER")).replace(b"Call-ID", b"X")).role is Role.REGISTRAR
-    assert inspect(b"").role is Role.UAS
+    assert inspect(encode_message(request("REGISTER"))).role is ElementRole.REGISTRAR
+    assert inspect(encode_message(request("OPTIONS"))).role is ElementRole.UAS
+    assert inspect(encode_message(request("REGISTER")).replace(b"Call-ID", b"X")).role is ElementRole.REGISTRAR
+    assert inspect(b"").role is ElementRole.UAS
 
 
 def test_a_status_needs_somebody_to_answer_rfc3261_8_2_6() -> None:
@@ -90,22 +90,22 @@ def test_refusals_carry_what_the_sender_needs_to_know() -> None:
 
 
 def test_an_invite_with_a_body_of_no_type_is_refused_rfc3261_20_15() -> None:
-    verdict = inspect(encode_message(request("INVITE", body=b"v=0")), Role.UAS)
+    verdict = inspect(encode_message(request("INVITE", body=b"v=0")), ElementRole.UAS)
     assert (str(verdict), verdict.reason) == ("415", "Content-Type: no type cannot be read")
 
 
 @pytest.mark.parametrize(("accept", "said"), [("*/*", "valid"), ("application/*;q=0.1", "valid"), ("", "406")])
 def test_accept_may_have_wildcards_rfc3261_20_1(accept: str, said: str) -> None:
-    assert str(inspect(encode_message(request("INVITE", ("Accept", accept))), Role.UAS)) == said
+    assert str(inspect(encode_message(request("INVITE", ("Accept", accept))), ElementRole.UAS)) == said
 
 
 @pytest.mark.parametrize("host", ["255.255.255.255", "224.0.1.75", "0.0.0.0", "[ff02::1]"])
 def test_no_proxy_passes_a_response_on_to_many_rfc4475_3_3_10(host: str) -> None:
     second = ("Via", f"SIP/2.0/UDP {host};branch=z9hG4bKb")
     response = Response(200, "OK", (*FIELDS, ("CSeq", "1 INVITE"), second))
-    assert str(inspect(encode_message(response), Role.PROXY)) == "drop"
+    assert str(inspect(encode_message(response), ElementRole.PROXY)) == "drop"
     honest = response.replacing("Via", "SIP/2.0/UDP h").with_header("Via", f"{second[1]};received=192.0.2.7")
-    assert str(inspect(encode_message(honest), Role.PROXY)) == "valid"
+    assert str(inspect(encode_message(honest), ElementRole.PROXY)) == "valid"
 
 
 def test_warnings_name_what_is_put_up_with() -> None:

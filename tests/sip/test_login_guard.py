@@ -6,20 +6,20 @@ import pytest
 
 from wanderbus.parameters.signalling import LoginLimits
 from wanderbus.sip.authentication.login_guard import NAME_CHARACTERS_MAX, NEWEST_MAX, LoginGuard, NewestByUser
-from wanderbus.sip.authentication.verdicts import Source
+from wanderbus.sip.authentication.verdicts import RequestSource
 from wanderbus.sip.message.message import Request
 
 HOUR_S = 3_600
-HOME = Source("192.0.2.1", "192.0.2.1")
-STRANGER = Source("198.51.100.7", "198.51.100.7")
+HOME = RequestSource("192.0.2.1", "192.0.2.1")
+STRANGER = RequestSource("198.51.100.7", "198.51.100.7")
 
 
-def source(number: int) -> Source:
+def source(number: int) -> RequestSource:
     host = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
-    return Source(host, host)
+    return RequestSource(host, host)
 
 
-def tries(guard: LoginGuard, user: str, from_: Source, now: float) -> bool:
+def tries(guard: LoginGuard, user: str, from_: RequestSource, now: float) -> bool:
     """Try a wrong password; return whether the guard let it be checked."""
     if guard.wait_s(user, from_, now) > 0:
         guard.refused(user, from_, now)
@@ -161,7 +161,7 @@ def test_names_in_asserted_headers_of_unknown_hosts_are_not_believed() -> None:
     ],
 )
 def test_a_network_of_ipv6_is_one_source(host: str, address: str) -> None:
-    assert LoginGuard().source_of(request(host)) == Source(address, address)
+    assert LoginGuard().source_of(request(host)) == RequestSource(address, address)
 
 
 @pytest.mark.parametrize("hosts", [(), ("",), ("10.0.0.1", "")])

@@ -14,7 +14,7 @@ import pytest
 
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.message.headers import CSeq
-from wanderbus.sip.message.inspection import Role, inspect
+from wanderbus.sip.message.inspection import ElementRole, inspect
 from wanderbus.sip.message.message import Message, Request, Response, encode_message, parse_message, read_for_reply
 from wanderbus.sip.message.uri import SIPUri
 
@@ -140,14 +140,14 @@ def test_our_messages_have_their_apparent_fields() -> None:
 @by_case
 def test_each_element_handles_it_as_rfc4475_requires(case: dict[str, str]) -> None:
     data = (TORTURE / case["file"]).read_bytes()
-    assert {role: str(inspect(data, role)) for role in Role} == {role: case[role] for role in Role}
+    assert {role: str(inspect(data, role)) for role in ElementRole} == {role: case[role] for role in ElementRole}
 
 
 @needs_torture
 @by_case
 def test_parsed_messages_survive_a_round_trip_and_others_can_be_answered(case: dict[str, str]) -> None:
     data = (TORTURE / case["file"]).read_bytes()
-    verdict = inspect(data, Role.PROXY)
+    verdict = inspect(data, ElementRole.PROXY)
     if verdict.message is None:
         assert read_for_reply(data) is not None
         assert verdict.status in (400, 501, 505)

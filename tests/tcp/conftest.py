@@ -23,7 +23,7 @@ from wanderbus.machine import (
     StreamTarget,
     TimerFired,
 )
-from wanderbus.tcp import Endpoint, MessageReceived, OpenConnection, SendMessage, Target, TcpConfig
+from wanderbus.tcp import Endpoint, MessageReceived, OpenConnection, SendMessage, TcpConfig, TcpTarget
 
 SOCKET = "data-stream"
 SECRET = b"shared by the two ends"
@@ -76,7 +76,7 @@ class World:
         self.pipes: dict[int, Pipe] = {}
         self.reachable = True
         """Flag: a new TCP connection can be opened."""
-        self.target = Target("TLS", SERVER, FINGERPRINT)
+        self.target = TcpTarget("TLS", SERVER, FINGERPRINT)
         self.writes: list[tuple[Side, bytes]] = []
         self._numbers = itertools.count(1)
 

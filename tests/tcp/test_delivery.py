@@ -17,8 +17,8 @@ from wanderbus.tcp import (
     OpenConnection,
     PeerFinished,
     SendMessage,
-    Target,
     TcpConfig,
+    TcpTarget,
 )
 from wanderbus.tcp.frames import HEADER_BYTES
 
@@ -188,7 +188,7 @@ def test_requests_for_unknown_ids_are_ignored(world: World) -> None:
 
 def test_two_channels_to_one_server_have_a_tcp_connection_each(world: World) -> None:
     other = world.active.endpoint.allocate()
-    world.step(world.active, OpenConnection(other, 5, 0, b"", Target("TCP", world.target.address)))
+    world.step(world.active, OpenConnection(other, 5, 0, b"", TcpTarget("TCP", world.target.address)))
     assert len({pipe.target for pipe in world.live}) == 2
 
 

@@ -31,7 +31,7 @@ from wanderbus.hosts import is_loopback, network_of
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.signalling import FloodLimits
-from wanderbus.protocol.eci_address import Challenges, address_of, has_challenge, user_at
+from wanderbus.protocol.eci_address import AddressChallenges, address_of, has_challenge, user_at
 from wanderbus.refusal_table import Tally
 from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS, FloodGuard
 from wanderbus.sip.transaction.transaction_states import Judgement
@@ -58,7 +58,7 @@ class Baseline:
         self.refused = 0
         """Addresses that were refused by ``identities_max`` or ``source_identities_max``."""
         self._config = config or BaselineConfig()
-        self._challenges = Challenges(key)
+        self._challenges = AddressChallenges(key)
         self._flood = FloodGuard(flood or DEFAULT_LIMITS, refused="datagram of the original ECI dropped")
         self._identities: dict[Address, AttachedAddress] = {}
         """Attached addresses, in the order of their last message."""

@@ -173,7 +173,7 @@ class DeviceSignalling:
             session.fresh = True
             self._sessions.connected(session, former)
         self._parts.give(TRANSPORTS, for_transports)
-        self._parts.give(USER_AGENT, [sip.Answer(offer.id, self._channels.describe(session.channel), renews=True)])
+        self._parts.give(USER_AGENT, [sip.AcceptOffer(offer.id, self._channels.describe(session.channel), renews=True)])
 
     def _new_session(self, offer: sip.SessionOffered) -> DeviceSession:
         known = self._user_agent.sessions.get(offer.id)

@@ -20,7 +20,7 @@ from wanderbus.broker.links import Links
 from wanderbus.broker.messages import MessageArrived
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.waiting_messages import Taken
+from wanderbus.broker.waiting_messages import DueMessage
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import BrokerConfig
@@ -185,7 +185,7 @@ class MessageQueue:
     def _is_unsynced(self) -> bool:
         return self._journal.unsynced >= self._unsynced_max
 
-    def _process(self, arrived: Sequence[MessageArrived], taken: Sequence[Taken] = ()) -> int:
+    def _process(self, arrived: Sequence[MessageArrived], taken: Sequence[DueMessage] = ()) -> int:
         """Process messages until this step has no room left; return how many are done, at least one.
 
         ``taken`` are the turns that are charged with the cost of each message; empty for messages that did not wait.

@@ -30,7 +30,7 @@ for a subscription to a pattern, and ``not_arrived`` only for an event that anot
 event is ``undecided`` if a notification was not generated and the filter takes too much work to say why."""
 
 
-class Reached(msgspec.Struct, frozen=True):
+class DeviceReached(msgspec.Struct, frozen=True):
     """A target device of the notification: when it acknowledged, and how long after the event."""
 
     device: str
@@ -54,4 +54,4 @@ class Explained(msgspec.Struct, frozen=True):
     """Number of the notification in the session's stream."""
     predicates: tuple[Deciding, ...] = ()
     restriction: Restriction | None = None
-    devices: tuple[Reached, ...] = ()
+    devices: tuple[DeviceReached, ...] = ()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from wanderbus import filters, records
-from wanderbus.broker.explained import Explained, Reached, Result
+from wanderbus.broker.explained import DeviceReached, Explained, Result
 from wanderbus.broker.interest.filter_work import BOUNDS
 from wanderbus.broker.interest.index_entries import entries_of
 from wanderbus.broker.interest.matcher import lineage_of
@@ -382,11 +382,11 @@ class Explanation:
         own = f"its restrictions take {RESTRICTION_WORK * count}, besides other subscriptions of the user"
         return f"not decided at {at} because of {bound}: {_too_much(units)}, {own}"
 
-    def _reached(self, device: str) -> Reached:
+    def _reached(self, device: str) -> DeviceReached:
         assert self._published is not None
         if (at_us := self._acknowledged_us.get(device)) is None:
-            return Reached(device, None, None)
-        return Reached(device, at_us, (at_us - self._published.at_us) / 1e6)
+            return DeviceReached(device, None, None)
+        return DeviceReached(device, at_us, (at_us - self._published.at_us) / 1e6)
 
     def _outcome(
         self,
@@ -396,7 +396,7 @@ class Explanation:
         at_us: int | None = None,
         predicates: tuple[Deciding, ...] = (),
         restriction: Restriction | None = None,
-        devices: tuple[Reached, ...] = (),
+        devices: tuple[DeviceReached, ...] = (),
     ) -> Explained:
         assert self._published is not None
         subscription = self._subscription
@@ -426,7 +426,7 @@ def in_words(predicate: Deciding) -> str:
     return f"{predicate.question} is {truth}: {predicate.why}"
 
 
-def _acknowledged_in_words(reached: Reached) -> str:
+def _acknowledged_in_words(reached: DeviceReached) -> str:
     return (
         f"{reached.device} acknowledged it at {instant(reached.acknowledged_us or 0)}, {reached.after_s:.3f} s after "
         "the event"

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from wanderbus.broker.messages import MessageArrived
-from wanderbus.broker.waiting_messages import Taken
+from wanderbus.broker.waiting_messages import DueMessage
 
 BYTES_A_UNIT: Final = 1_024
 
@@ -60,9 +60,9 @@ class FairQueue:
             self._push(user)
         waiting.append(message)
 
-    def take(self, units: float) -> list[Taken]:
+    def take(self, units: float) -> list[DueMessage]:
         """Remove and return messages in fair order, at least one, that are expected to cost ``units`` in total."""
-        taken: list[Taken] = []
+        taken: list[DueMessage] = []
         while units > 0 and self._heap:
             start, _, user = heappop(self._heap)
             waiting = self._waiting.get(user)
@@ -71,7 +71,7 @@ class FairQueue:
             self._virtual = start
             message = waiting.popleft()
             cost = weight_of(message.payload) + self._expected.get(user, 0.0)
-            taken.append(Taken(user, message, cost))
+            taken.append(DueMessage(user, message, cost))
             units -= cost
             self._start[user] = start + cost
             if waiting:
@@ -80,7 +80,7 @@ class FairQueue:
                 del self._waiting[user]
         return taken
 
-    def give_back(self, taken: Sequence[Taken]) -> None:
+    def give_back(self, taken: Sequence[DueMessage]) -> None:
         """Put back messages that were taken last and not processed, at their old places."""
         for user, message, cost in reversed(taken):
             self._waiting.setdefault(user, deque()).appendleft(message)
@@ -88,7 +88,7 @@ class FairQueue:
             self._virtual = min(self._virtual, self._start[user])
             self._push(user)
 
-    def charge(self, taken: Taken, units: float) -> None:
+    def charge(self, taken: DueMessage, units: float) -> None:
         """Replace the expected cost of a message by its actual cost."""
         user = taken.user
         self._start[user] = self._start.get(user, self._virtual) + units - taken.units

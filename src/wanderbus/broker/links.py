@@ -16,7 +16,7 @@ from wanderbus.broker.queues.queue_items import Item, Queued, QueuedGap
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.return_pace import ReturnPace
 from wanderbus.broker.reader_windows import ReaderWindows
-from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.readers import Link, OpenReader
 from wanderbus.broker.rollback.earlier_positions import EarlierPositions
 from wanderbus.broker.servers.server_readers import ServerReaders
 from wanderbus.broker.state.journal import Journal
@@ -37,7 +37,7 @@ _REFUSALS: Final = frozenset((protocol.RequestRefused, protocol.PublishRefused))
 
 _Refusal: TypeAlias = protocol.RequestRefused | protocol.PublishRefused
 
-_Next: TypeAlias = tuple[int, int, Reader, Item]
+_Next: TypeAlias = tuple[int, int, OpenReader, Item]
 """The number of a reader's next item and the reader's handle, which give the order; the reader, the item."""
 
 
@@ -66,7 +66,7 @@ class Links:
         """Highest of these numbers of devices that have left, by session and subscription."""
         self._before = {key: state.sessions[key].next - 1 for key, _ in state.queue.waiting()}
         """Highest number that an earlier life of this broker may have sent, by session."""
-        self.ready: dict[int, dict[int, Reader]] = {}
+        self.ready: dict[int, dict[int, OpenReader]] = {}
         """Readers to which something may be sent since the last flush, by link and handle."""
         self.now = 0.0
         """The monotonic second of the current step."""
@@ -108,7 +108,7 @@ class Links:
     def open(self, link: int, user: str, device: str, *, unattended: bool = False, is_server: bool = False) -> None:
         """Add a new link."""
         key = device_key(user, device)
-        whole = Reader(0, "", 0) if is_server else None
+        whole = OpenReader(0, "", 0) if is_server else None
         self._by_id[link] = self._by_device[key] = Link(link, user, device, key, unattended, whole=whole)
         self._by_user[user] = (*self._by_user.get(user, ()), link)
 
@@ -195,7 +195,7 @@ class Links:
             row = self._state.known(subscription)
             cursor = (row.cursors or {}).get(link.device, 0) if row is not None else 0
             former = None if reader is None else reader.handle
-            reader = Reader(handle, subscription, cursor, former, group=group)
+            reader = OpenReader(handle, subscription, cursor, former, group=group)
             link.open(reader)
             if (gap := self._earlier.take(link, subscription, handle)) is not None:
                 self.send(link, gap)
@@ -218,7 +218,7 @@ class Links:
             self._stop(link, reader)
             self._journal.hurry()
 
-    def _stop(self, link: Link, reader: Reader) -> None:
+    def _stop(self, link: Link, reader: OpenReader) -> None:
         if reader.unacknowledged is not None:
             handed = self._handed.setdefault(link.key, {})
             handed[reader.subscription] = max(handed.get(reader.subscription, 0), reader.sent)
@@ -246,7 +246,7 @@ class Links:
             reader.take(number)
             self._is_ready(link, reader)
 
-    def _take_whole(self, link: Link, whole: Reader, number: int) -> None:
+    def _take_whole(self, link: Link, whole: OpenReader, number: int) -> None:
         """Acknowledge all subscriptions of a server's session up to a number, and send what there is room for."""
         session = self._state.sessions[session_key(link.user, link.session or "")]
         self.acknowledge(session, link.device, number)
@@ -364,7 +364,7 @@ class Links:
 
     # Delivery ---------------------------------------------------------------------------------------------------
 
-    def unserved(self) -> Iterator[tuple[Link, Reader]]:
+    def unserved(self) -> Iterator[tuple[Link, OpenReader]]:
         """Yield readers without unacknowledged items for which something unpaced waits: always none."""
         for link in self._by_id.values():
             queue = self._state.queue.get(session_key(link.user, link.session or ""))
@@ -391,7 +391,7 @@ class Links:
             elif link.whole is not None:
                 self._server_readers.deliver(queue, link, session.next - 1)
             elif link.reading:
-                ready: list[Reader] = []
+                ready: list[OpenReader] = []
                 for each in subscriptions:
                     # A reader with a full window becomes ready by its next acknowledgement; skip it to save time.
                     if (reader := link.reader(each)) is not None and reader.full_since is None:
@@ -410,10 +410,10 @@ class Links:
                 opened = [each for each in readers.values() if link.reader(each.handle) is each]
                 self._deliver(self._state.sessions[key], queue, link, opened)
 
-    def _is_ready(self, link: Link, reader: Reader) -> None:
+    def _is_ready(self, link: Link, reader: OpenReader) -> None:
         self.ready.setdefault(link.link, {})[reader.handle] = reader
 
-    def _deliver(self, session: SessionRow, queue: SessionQueue, link: Link, readers: Sequence[Reader]) -> None:
+    def _deliver(self, session: SessionRow, queue: SessionQueue, link: Link, readers: Sequence[OpenReader]) -> None:
         """Send the items for which these readers have room, in order; one message serves several readers.
 
         An item that one reader of a group has no room for holds up all later items of the group.
@@ -447,7 +447,7 @@ class Links:
                 self._look_up(queue, link, each, coming, held)
 
     def _look_up(
-        self, queue: SessionQueue, link: Link, reader: Reader, coming: list[_Next], held: dict[int, int]
+        self, queue: SessionQueue, link: Link, reader: OpenReader, coming: list[_Next], held: dict[int, int]
     ) -> None:
         """Add the next item of a reader to ``coming``, or its number to ``held`` if the window has no room."""
         own = queue.queues.get(reader.subscription)
@@ -461,7 +461,7 @@ class Links:
         if reader.group is not None:
             held[reader.group] = min(item.number, held.get(reader.group, item.number))
 
-    def _is_too_old(self, session: SessionRow, reader: Reader, item: Item) -> bool:
+    def _is_too_old(self, session: SessionRow, reader: OpenReader, item: Item) -> bool:
         """Return whether an item has waited for too long; drop it if so."""
         if type(item) is QueuedGap or item.event.at_us >= self._state.wall_us:
             return False
@@ -470,7 +470,7 @@ class Links:
         self._queue_limits.expire(session)
         return True
 
-    def _send_notification(self, link: Link, device: DeviceRow, entry: Queued, readers: Sequence[Reader]) -> None:
+    def _send_notification(self, link: Link, device: DeviceRow, entry: Queued, readers: Sequence[OpenReader]) -> None:
         """Send a notification to these readers, in two messages if only some of them may have seen it."""
         self._journal.owed += _OWED_UNITS
         if device.redelivered is None:
@@ -483,7 +483,7 @@ class Links:
                 self.send(link, self._notification(entry, device, several, redelivered=redelivered))
 
     def _notification(
-        self, entry: Queued, device: DeviceRow, readers: Sequence[Reader], *, redelivered: bool
+        self, entry: Queued, device: DeviceRow, readers: Sequence[OpenReader], *, redelivered: bool
     ) -> BrokerMessage:
         event, known = entry.event, self._state.known
         subscriptions = entry.subscriptions_for(device.device) if entry.bound else entry.subscriptions
@@ -526,7 +526,7 @@ def _units_of(item: Item) -> float:
     return 1.0 if type(item) is QueuedGap else 1 + _OWED_UNITS + len(item.event.data) / BYTES_A_UNIT
 
 
-def _gap(gap: QueuedGap, reader: Reader) -> BrokerMessage:
+def _gap(gap: QueuedGap, reader: OpenReader) -> BrokerMessage:
     return protocol.NotifyGap(gap.number, gap.last, _losses(reader.subscription, gap), reader.handle)
 
 

@@ -15,7 +15,7 @@ from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.queues.queue import SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Item, Queued, QueuedGap
-from wanderbus.broker.readers import Reader
+from wanderbus.broker.readers import OpenReader
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Loss
@@ -216,7 +216,7 @@ def _losses(group: Sequence[tuple[str, Item]]) -> list[Loss]:
     return [Loss(identity, reason, count) for identity, gap in gaps for reason, count in gap.lost.items()]
 
 
-def _reader(device: str, reader: Reader) -> Row:
+def _reader(device: str, reader: OpenReader) -> Row:
     return {"device": device, "unacknowledged": len(reader.unacknowledged or ())}
 
 

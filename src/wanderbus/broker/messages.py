@@ -112,7 +112,7 @@ class ArrivalsWanted(Output, frozen=True):
     number: int
 
 
-class ArrivalsLost(Input, frozen=True):
+class LeaderEventsLost(Input, frozen=True):
     """Events of this server's session at the server ``leader``, up to ``number``, are lost: ``count`` of them.
 
     ``before`` is the number that was sent before them, ``reason`` the bound at the leader.
@@ -153,7 +153,7 @@ class PublishAnswered(Input, frozen=True):
     limit: str | None = None
 
 
-class InterestChanged(Output, frozen=True):
+class OrderedInterestChanged(Output, frozen=True):
     """Subscriptions here that begin, each with the subject and filter of its entries, and those that end.
 
     Each has a name that is used once. :class:`InterestEffective` reports when those that begin are effective at
@@ -219,7 +219,7 @@ class RoutesAnswered(Output, frozen=True):
 
 
 class DecentralisedInterestChanged(Output, frozen=True):
-    """The same as :class:`InterestChanged`, for decentralised channels."""
+    """The same as :class:`OrderedInterestChanged`, for decentralised channels."""
 
     added: Mapping[str, tuple[tuple[str, Filter], ...]]
     removed: tuple[str, ...] = ()

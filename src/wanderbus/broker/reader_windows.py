@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.readers import Link, OpenReader
 from wanderbus.parameters.broker import BrokerConfig
 
 
@@ -14,7 +14,7 @@ class ReaderWindows:
         self._bytes = config.unacknowledged_bytes_max
         self._device_bytes = config.device_unacknowledged_bytes_max
 
-    def has_room(self, link: Link, reader: Reader) -> bool:
+    def has_room(self, link: Link, reader: OpenReader) -> bool:
         """Return whether another item may be sent to a reader; the first one always may."""
         waiting = reader.unacknowledged
         if waiting is None:

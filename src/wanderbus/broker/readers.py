@@ -16,7 +16,7 @@ from wanderbus.protocol.outbox_order import OutboxOrder
 from wanderbus.tokens import TokenBucket
 
 
-class Reader(msgspec.Struct):
+class OpenReader(msgspec.Struct):
     """One subscription as it is read on one link."""
 
     handle: int
@@ -75,7 +75,7 @@ class Link(msgspec.Struct):
     """Number of readers."""
     grouped: int = 0
     """Number of readers that belong to a group."""
-    _readers: dict[str | int, Reader] | None = None
+    _readers: dict[str | int, OpenReader] | None = None
     """Readers by subscription and by handle, in one dictionary to save memory; None while there are none."""
     sent: int = 0
     """Highest number sent on an unattended link."""
@@ -84,7 +84,7 @@ class Link(msgspec.Struct):
     pace: TokenBucket | None = None
     outbox_order: OutboxOrder[str, str] | None = None
     """Events of outboxes that were refused temporarily, with the bounds that they met; None while there are none."""
-    whole: Reader | None = None
+    whole: OpenReader | None = None
     """Reader of the whole session, in the order of its numbers, if a server is at the other end; None for a device."""
 
     @property
@@ -92,22 +92,22 @@ class Link(msgspec.Struct):
         """Return whether another server of the domain is at the other end."""
         return self.whole is not None
 
-    def reader(self, which: str | int) -> Reader | None:
+    def reader(self, which: str | int) -> OpenReader | None:
         """Return the reader of a subscription, or that with a handle."""
         return None if self._readers is None else self._readers.get(which)
 
-    def readers(self) -> list[Reader]:
+    def readers(self) -> list[OpenReader]:
         """Return all readers."""
         return [reader for key, reader in (self._readers or {}).items() if type(key) is str]
 
-    def with_groups(self, readers: Sequence[Reader]) -> Sequence[Reader]:
+    def with_groups(self, readers: Sequence[OpenReader]) -> Sequence[OpenReader]:
         """Return ``readers`` and all others of their groups."""
         if not self.grouped or not (groups := {each.group for each in readers} - {None}):
             return readers
         alone = [each for each in readers if each.group is None]
         return [*alone, *(each for each in self.readers() if each.group in groups)]
 
-    def open(self, reader: Reader) -> None:
+    def open(self, reader: OpenReader) -> None:
         """Add a reader; there is no other of the same subscription or handle."""
         if self._readers is None:
             self._readers = {}
@@ -117,7 +117,7 @@ class Link(msgspec.Struct):
         if reader.former is not None:
             self._readers[reader.former] = reader
 
-    def close(self, reader: Reader) -> None:
+    def close(self, reader: OpenReader) -> None:
         """Remove a reader."""
         if self._readers is None:
             return

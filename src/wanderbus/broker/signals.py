@@ -7,7 +7,6 @@ from wanderbus.broker.messages import (
     Append,
     Appended,
     ArrivalMatched,
-    ArrivalsLost,
     ArrivalsTaken,
     ArrivalsWanted,
     AskLeader,
@@ -32,11 +31,11 @@ from wanderbus.broker.messages import (
     HistoryRead,
     HistoryWanted,
     ImportSession,
-    InterestChanged,
     InterestEffective,
     KernelLoaded,
     KernelWanted,
     LeaderAnswered,
+    LeaderEventsLost,
     LeaderLinkChanged,
     LinkClosed,
     LinkDropped,
@@ -47,6 +46,7 @@ from wanderbus.broker.messages import (
     MessageArrived,
     OffsetFound,
     OffsetWanted,
+    OrderedInterestChanged,
     PublishAnswered,
     RoutesAnswered,
     RoutesArrived,
@@ -84,7 +84,7 @@ OfDevices = LinkOpened | LinkClosed | DialogChanged | FenceSession | ImportSessi
 """Inputs about devices, and about the handover of a session."""
 
 OfPeers = (
-    ArrivalsLost
+    LeaderEventsLost
     | ArrivalsRewound
     | InterestLost
     | PublishAnswered
@@ -104,7 +104,7 @@ OfServers = (
 BrokerInput = ClockRead | TimerFired | ServerStarted | MessageArrived | OfDevices | OfHost | OfServers
 
 ForLeaders = (
-    ForwardPublish | InterestChanged | ArrivalMatched | ArrivalsTaken | ArrivalsWanted | AskLeader | SendToLeader
+    ForwardPublish | OrderedInterestChanged | ArrivalMatched | ArrivalsTaken | ArrivalsWanted | AskLeader | SendToLeader
 )
 """Outputs for the sessions of this server at leaders."""
 

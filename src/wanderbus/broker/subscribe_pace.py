@@ -9,7 +9,7 @@ import msgspec
 from wanderbus import protocol
 
 
-class Pace(msgspec.Struct):
+class SubscribePace(msgspec.Struct):
     """The pace of one user: the time at which the characters read so far are paid for, and the waiting requests."""
 
     paid_at: float

@@ -14,7 +14,7 @@ from wanderbus.broker.basics import Basics
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.interest_requests import subscription_of
 from wanderbus.broker.servers.leader_messages import InterestMerged
-from wanderbus.broker.subscribe_pace import Pace
+from wanderbus.broker.subscribe_pace import SubscribePace
 from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import setting_of
 
@@ -47,7 +47,7 @@ class SubscribePacing:
         self._links = basics.links
         self._per_s = basics.config.user_filter_characters_per_s
         self._answer = answer
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, SubscribePace] = {}
 
     def take(self, link: Link, request: protocol.SessionRequest) -> None:
         """Answer a request now, or later if its user is too fast; a server of the domain never waits."""
@@ -58,7 +58,7 @@ class SubscribePacing:
         now = self._links.now
         pace = self._paces.get(link.user)
         if pace is None or (not pace.waiting and pace.paid_at <= now):
-            pace = self._paces[link.user] = Pace(now)
+            pace = self._paces[link.user] = SubscribePace(now)
         is_early = bool(characters) and (bool(pace.waiting) or pace.paid_at > now + AT_ONCE_S)
         if not is_early and all(each != link.link for each, _, _ in pace.waiting):
             self._serve(pace, link, request, characters)
@@ -90,7 +90,7 @@ class SubscribePacing:
         """Charge the user of a subscription with the work of merging that is known after its request."""
         if (row := self._state.known(subscription_of(given.name))) is None:
             return
-        pace = self._paces.setdefault(row.subscription.owner, Pace(self._links.now))
+        pace = self._paces.setdefault(row.subscription.owner, SubscribePace(self._links.now))
         pace.paid_at = max(pace.paid_at, self._links.now) + given.units / _WORK_A_CHARACTER / self._per_s
 
     def _characters(self, request: protocol.SessionRequest) -> int:
@@ -102,7 +102,7 @@ class SubscribePacing:
                 return len(row.subscription.expression) + _REQUEST_CHARACTERS
         return 0
 
-    def _serve(self, pace: Pace, link: Link, request: protocol.SessionRequest, characters: int) -> None:
+    def _serve(self, pace: SubscribePace, link: Link, request: protocol.SessionRequest, characters: int) -> None:
         before = self._journal.merging
         self._answer(link, request)
         counted = characters * (1 + characters / _DOUBLE_CHARACTERS)

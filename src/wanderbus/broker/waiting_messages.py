@@ -7,7 +7,7 @@ from typing import NamedTuple
 from wanderbus.broker.messages import MessageArrived
 
 
-class Taken(NamedTuple):
+class DueMessage(NamedTuple):
     """A message that is about to be processed, and the units that it is expected to cost."""
 
     user: str

@@ -97,7 +97,7 @@ class LeaderTable(msgspec.Struct, frozen=True, array_like=True):
         return LeaderTable(self.version + 1, servers, tuple(leaders))
 
 
-class Place(NamedTuple):
+class ChannelPlace(NamedTuple):
     """Channel group of a subject, with its leader and the leader's epoch."""
 
     group: int
@@ -113,11 +113,11 @@ class Directory:
         self.groups = groups
         self.table = table
 
-    def lookup(self, subject: str) -> Place:
+    def lookup(self, subject: str) -> ChannelPlace:
         """Return where the events of ``subject`` belong."""
         group = self.groups.group_of(subject)
         leader = self.table.leaders[group]
-        return Place(group, leader.server, leader.epoch)
+        return ChannelPlace(group, leader.server, leader.epoch)
 
 
 def first_table(groups: int, servers: Iterable[str], key: bytes) -> LeaderTable:

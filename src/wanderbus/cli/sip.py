@@ -13,7 +13,7 @@ from wanderbus.cli.sip_ladder import show_ladder
 from wanderbus.errors import ConfigurationError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
 from wanderbus.sip.message.dissection import dissect
-from wanderbus.sip.message.inspection import Role, inspect
+from wanderbus.sip.message.inspection import ElementRole, inspect
 
 app = typer.Typer(help="Tools for SIP messages.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -27,7 +27,7 @@ def group() -> None:
 def parse(
     file: Annotated[Path, typer.Argument(help="File with one message, byte for byte; - is standard input.")],
     as_: Annotated[
-        Role | None,
+        ElementRole | None,
         typer.Option(
             "--as", help="Role of the element that checks it; unless given, registrar for a REGISTER, else uas."
         ),

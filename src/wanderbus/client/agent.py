@@ -20,12 +20,12 @@ from wanderbus.client.disconnection_hooks import DisconnectionHooks
 from wanderbus.client.error_mapping import connect_error, not_reached, removal_shown
 from wanderbus.client.machine.messages import (
     AgentStatusChanged,
-    Arrived,
     Connect,
     ConnectRefused,
     DataPathKind,
     Disconnect,
     Disconnected,
+    ItemArrived,
     MembershipLost,
     PublishesDelayed,
     PublishSettled,
@@ -36,7 +36,7 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.notifications import Item, Notifications
-from wanderbus.client.publishes import OwnOutbox, Publishing, PublishRate, encoded, event_of
+from wanderbus.client.publishes import OwnOutbox, PublishCalls, PublishRate, encoded, event_of
 from wanderbus.client.readers import Readers
 from wanderbus.client.reports import (
     DiscardedMessages,
@@ -111,7 +111,7 @@ class Agent:
         self._driver: Driver | None = None
         self._requests = Requests(self._feed)
         self._rate = PublishRate(publish_per_s)
-        self._publishing = Publishing(self._rate, self._feed)
+        self._publishing = PublishCalls(self._rate, self._feed)
         self._readers = Readers(self._requests, end)
         self._advertising: Advertising | None = None
         self._changes: Listeners[StatusChange] = Listeners()
@@ -524,7 +524,7 @@ class Agent:
 
     def _report(self, output: Output) -> None:
         match output:
-            case Arrived(item=item, subscriptions=subscriptions):
+            case ItemArrived(item=item, subscriptions=subscriptions):
                 self._readers.arrived(item, subscriptions)
             case PublishSettled(outbox=True):
                 self._publishing.count(output)

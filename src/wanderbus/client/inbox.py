@@ -17,7 +17,7 @@ QUIET_S: Final = 1.0
 """Silence after which the reader of ended subscriptions stops waiting for notifications still in flight."""
 
 
-class Arrivals:
+class InboxItems:
     """Items in the order of their arrival, each with its inbox, for one reader of one or several subscriptions."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Arrivals:
 class Inbox:
     """State of one subscription that is being read, as the agent updates it; it enqueues the items in ``arrivals``."""
 
-    def __init__(self, arrivals: Arrivals, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, arrivals: InboxItems, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.arrivals = arrivals
         self.close = close
         """Stops reading, and ends the subscription unless it is kept."""

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
-from wanderbus.client.inbox import Arrivals, Inbox
+from wanderbus.client.inbox import Inbox, InboxItems
 from wanderbus.client.notifications import Item, Notifications
 from wanderbus.completion import public_names
 from wanderbus.errors import Closed, LocalProtocolError
@@ -40,7 +40,7 @@ class Merged(Generic[Item]):
         self._agent = agent
         self._readers = readers
         self._members = tuple(members)
-        self._arrivals = Arrivals()
+        self._arrivals = InboxItems()
         self._by_inbox: dict[Inbox, Notifications[Item]] = {}
         self._unacknowledged: tuple[Position, list[Inbox]] | None = None
         self._last: Position | None = None

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from wanderbus import protocol
-from wanderbus.client.inbox import Arrivals, Inbox
+from wanderbus.client.inbox import Inbox, InboxItems
 from wanderbus.client.inbox import Item as AnyItem
 from wanderbus.completion import public_names
 from wanderbus.errors import Closed, LocalProtocolError, Unreachable
@@ -55,7 +55,7 @@ class Notifications(Generic[Item]):
         self._keep = keep
         self._gaps = gaps
         self._dropped = 0
-        self._arrivals = Arrivals()
+        self._arrivals = InboxItems()
         self._inbox = Inbox(self._arrivals, self.aclose)
         self._unacknowledged: AnyItem | None = None
         self._was_opened = self._is_member = False
@@ -175,7 +175,7 @@ class Notifications(Generic[Item]):
             self._unacknowledged = None
             self._readers.acknowledge(self.subscription.id, position)
 
-    async def _join(self, arrivals: Arrivals) -> Inbox:
+    async def _join(self, arrivals: InboxItems) -> Inbox:
         """Open the subscription as a member of a merged iteration, which reads ``arrivals``; return its inbox."""
         self._check_alone()
         if self._was_opened:

@@ -41,7 +41,7 @@ class Outbox:
         self._on_refused = on_refused
         self._events = dict(stored)
         self._size = OutboxSize(len(stored), sum(len(event) for _, event in stored))
-        self._order = order.Outbox(self._events)
+        self._order = order.OutboxNumbers(self._events)
         self._writer = OutboxWriter(file, self._removed)
         self._news = asyncio.Event()
         self._sending = asyncio.create_task(self._send(), name="wanderbus-outbox")

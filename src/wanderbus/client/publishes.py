@@ -33,7 +33,7 @@ UNSETTLED_MAX: Final = 512
 """Most publishes in flight; further calls wait. It is below the number that the broker remembers per device."""
 
 
-class Publishing:
+class PublishCalls:
     """Numbers events, and passes each response to the call that waits for it."""
 
     def __init__(self, rate: PublishRate, feed: Callable[[PublishEvent], None]) -> None:

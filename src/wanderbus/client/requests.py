@@ -10,7 +10,7 @@ from typing import Any
 
 from wanderbus import protocol
 from wanderbus.client.error_mapping import request_error, unanswered
-from wanderbus.client.machine.messages import Acknowledge, Ask, ReadTogether, RequestSettled, StopReading
+from wanderbus.client.machine.messages import Acknowledge, AskBroker, EndReading, ReadTogether, RequestSettled
 from wanderbus.errors import Closed, LimitExceeded, LocalProtocolError, RemoteProtocolError, WanderbusError
 from wanderbus.event import Position
 from wanderbus.limits import MESSAGE_BYTES_MAX
@@ -46,7 +46,7 @@ class Requests:
         """
         answered = self._open_one(request)
         try:
-            self._feed(Ask(request, reads))
+            self._feed(AskBroker(request, reads))
         except WanderbusError:
             del self._open[request.request]
             raise
@@ -59,7 +59,7 @@ class Requests:
     def stop_reading(self, subscription: str) -> None:
         """Notify the broker that this agent no longer reads a subscription; does nothing once the agent is closed."""
         with contextlib.suppress(Closed):
-            self._feed(StopReading(subscription))
+            self._feed(EndReading(subscription))
 
     def acknowledge(self, subscription: str, position: Position) -> None:
         """Acknowledge the notifications of a subscription up to ``position``; does nothing once the agent is closed."""

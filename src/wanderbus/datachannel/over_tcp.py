@@ -9,7 +9,7 @@ from wanderbus.datachannel.trust import Parties, hkdf
 from wanderbus.machine import RandomSource
 from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.endpoint import Endpoint
-from wanderbus.tcp.interface import OpenConnection, Target
+from wanderbus.tcp.interface import OpenConnection, TcpTarget
 
 
 class TcpCarrier:
@@ -23,6 +23,6 @@ class TcpCarrier:
         transport: Literal["TCP", "TLS"] = "TLS" if remote.sealed else "TCP"
         target = None
         if parties.role == "agent":
-            target = Target(transport, remote.address, remote.fingerprint or None)
+            target = TcpTarget(transport, remote.address, remote.fingerprint or None)
         secret = hkdf(parties.secret or b"", parties.context(local, remote.connection))
         return OpenConnection(local, remote.connection, remote.generation, secret, target)

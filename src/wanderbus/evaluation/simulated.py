@@ -19,13 +19,13 @@ from wanderbus.evaluation.roaming import Measured, Script, roam
 from wanderbus.event import Gap, Notification
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.server import SimulatedServer
 from wanderbus.simulation.system.traveller import Traveller
 from wanderbus.simulation.world import World
 from wanderbus.subscription import QueuePolicy
 
-NEARBY: Final = Conditions(delay_min_s=0.001, delay_max_s=0.01)
+NEARBY: Final = PathConditions(delay_min_s=0.001, delay_max_s=0.01)
 """Delay of every path: a wireless network next to the server, without loss."""
 
 READY_S: Final = 3.0

@@ -28,7 +28,7 @@ class Start(Input, frozen=True):
     """Register now and keep the registration alive (SPEC D-02, D-03)."""
 
 
-class Stop(Input, frozen=True):
+class StopUserAgent(Input, frozen=True):
     """End every session with BYE and remove the binding (SPEC D-04)."""
 
 
@@ -101,13 +101,13 @@ class TerminateSession(Input, frozen=True):
 class Ring(Input, frozen=True):
     """Send 180 to the caller of session ``id``, while its user decides; ignored unless the INVITE waits for a reply.
 
-    :class:`Answer` or :class:`Refuse` follows when the user has decided (RFC 3261 13.3.1.1).
+    :class:`AcceptOffer` or :class:`Refuse` follows when the user has decided (RFC 3261 13.3.1.1).
     """
 
     id: str
 
 
-class Answer(Input, frozen=True):
+class AcceptOffer(Input, frozen=True):
     """Accept the offer of :class:`SessionOffered`, with ``media`` as ours; ignored if the offer is gone already.
 
     In reply to :class:`OfferWanted` it is our offer. If the offer has none of our lines, it is refused (488). With
@@ -160,7 +160,7 @@ class Unregistered(Output, frozen=True):
 
 
 class SessionOffered(Output, frozen=True):
-    """An INVITE (or re-INVITE, ``update``) arrived; reply with :class:`Answer` or :class:`Refuse`, now or later.
+    """An INVITE (or re-INVITE, ``update``) arrived; reply with :class:`AcceptOffer` or :class:`Refuse`, now or later.
 
     An update may also arrive as UPDATE, whose sender does not wait: after two seconds it is refused (RFC 3311 5.2). A
     caller that moves before the reply sends a new offer under the same id: one reply then suffices, a second is
@@ -176,7 +176,7 @@ class SessionOffered(Output, frozen=True):
 
 
 class OfferWanted(Output, frozen=True):
-    """An INVITE without offer arrived (RFC 3261 13.2.1); reply with :class:`Answer`, which is our offer, or refuse.
+    """An INVITE without offer arrived (RFC 3261 13.2.1); :class:`AcceptOffer` replies with our offer, or refuse it.
 
     :class:`SessionEstablished` reports the caller's answer, which arrives with its ACK. In an established session the
     present media are offered again without this report.
@@ -230,7 +230,9 @@ class SessionStateChanged(Output, frozen=True):
     media: RemoteMediaStatus
 
 
-OwnerRequest = CreateSession | UpdateSession | ChangeMedia | TerminateSession | Ring | Answer | Refuse | SetMediaStatus
+OwnerRequest = (
+    CreateSession | UpdateSession | ChangeMedia | TerminateSession | Ring | AcceptOffer | Refuse | SetMediaStatus
+)
 """Requests of the owner about a session."""
 
 UserAgentInput = (
@@ -239,7 +241,7 @@ UserAgentInput = (
     | StreamClosed
     | TimerFired
     | Start
-    | Stop
+    | StopUserAgent
     | Unregister
     | AddressChanged
     | FlowFailed

@@ -38,7 +38,7 @@ from wanderbus.mobility.messages import (
     FlowFailed,
     OwnerRequest,
     Start,
-    Stop,
+    StopUserAgent,
     Unregister,
     UserAgentOutput,
 )
@@ -56,6 +56,7 @@ from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.transaction_layer import (
     AckReceived,
+    BaseTimers,
     CancelReceived,
     LocalAddressChanged,
     PongReceived,
@@ -64,7 +65,6 @@ from wanderbus.sip.transaction.transaction_layer import (
     ResponseReceived,
     SendAck,
     SendRequest,
-    Timers,
     TransactionLayer,
     TransactionTimedOut,
 )
@@ -89,9 +89,9 @@ class UserAgent:
         socket: str = "sip",
         contact: Address,
         admission: MakeAdmission = Admission,
-        timers: Timers | None = None,
+        timers: BaseTimers | None = None,
     ) -> None:
-        timers = Timers() if timers is None else timers
+        timers = BaseTimers() if timers is None else timers
         self._properties = properties
         self.replies = RequestHandlers()
         """The owner's changes of our messages (SPEC C-08)."""
@@ -187,7 +187,7 @@ class UserAgent:
                 return scoped(_FLOW, effects) + (self._flow_failed(now) if lost else [])
             case Start():
                 return _of_registration(self._registration.start(now)) + scoped(_FLOW, self._keep_alive.start(now))
-            case Stop():
+            case StopUserAgent():
                 return _of_sessions(self._sessions.terminate_all(now)) + self._unregister(now)
             case Unregister():
                 return self._unregister(now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from wanderbus.errors import PatternError
 from wanderbus.patterns.automaton import Seen
 from wanderbus.patterns.bounds import EVENTS_PER_MATCH_MAX, EVENTS_WAITING_MAX, PARTIAL_MATCHES_MAX, WORK_PER_EVENT_MAX
-from wanderbus.patterns.occurrence import Occurrence
+from wanderbus.patterns.occurrence import AcceptedEvent
 from wanderbus.patterns.pattern import Pattern, compile_pattern
 from wanderbus.patterns.state import NEVER_US, Counts, Detection, OtherPattern, PatternState, StepEvent
 from wanderbus.patterns.tree import Leaf
@@ -21,10 +21,10 @@ __all__ = [
     "NEVER_US",
     "PARTIAL_MATCHES_MAX",
     "WORK_PER_EVENT_MAX",
+    "AcceptedEvent",
     "Counts",
     "Detection",
     "Leaf",
-    "Occurrence",
     "OtherPattern",
     "Pattern",
     "PatternError",

@@ -14,7 +14,7 @@ from wanderbus.literals import type_name
 from wanderbus.matching import Index
 from wanderbus.patterns.automaton import Seen
 from wanderbus.patterns.evaluation import attributes_of
-from wanderbus.patterns.occurrence import Occurrence
+from wanderbus.patterns.occurrence import AcceptedEvent
 from wanderbus.patterns.tree import Declaration
 from wanderbus.subscription import EVERY_SUBJECT
 
@@ -127,7 +127,7 @@ class Classifier:
         values = tuple([_stored(attributes.get(name)) for name in self.attributes])
         return Seen(key, time_us, offset, id, leaves, values)
 
-    def classify(self, occurrences: Iterable[Occurrence]) -> list[Seen]:
+    def classify(self, occurrences: Iterable[AcceptedEvent]) -> list[Seen]:
         """Return the events that take part."""
         found = []
         for each in occurrences:

@@ -7,7 +7,7 @@ import msgspec
 from wanderbus.event import Event
 
 
-class Occurrence(msgspec.Struct, frozen=True):
+class AcceptedEvent(msgspec.Struct, frozen=True):
     """An event that a server accepted: ``offset`` in its log, ``received_us`` by its clock, and its ``id`` as text."""
 
     event: Event

@@ -22,7 +22,7 @@ from wanderbus.patterns.construction import construct
 from wanderbus.patterns.costs import EMPTY_DETECTION, cost_of, total
 from wanderbus.patterns.evaluation import compile_expression
 from wanderbus.patterns.matcher import PatternMatcher
-from wanderbus.patterns.occurrence import Occurrence
+from wanderbus.patterns.occurrence import AcceptedEvent
 from wanderbus.patterns.reactions import Tables
 from wanderbus.patterns.reading import read
 from wanderbus.patterns.state import NEVER_US, Complete, Detection, KeyState, PatternState, StepEvent
@@ -142,7 +142,7 @@ class Pattern:
         """
         return self._classifier.seen(leaves, attributes, offset, id, received_us, published_us)
 
-    def classify(self, occurrences: Iterable[Occurrence]) -> list[Seen]:
+    def classify(self, occurrences: Iterable[AcceptedEvent]) -> list[Seen]:
         """Return the events that take part, as :meth:`advance` takes them."""
         return self._classifier.classify(occurrences)
 

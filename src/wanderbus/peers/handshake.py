@@ -24,7 +24,7 @@ import struct
 from typing import Final
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.peers.offers import Answer, Offer, Refusal
+from wanderbus.peers.offers import LinkAnswer, LinkOffer, LinkRefusal
 from wanderbus.rudp.interface import Secrets
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 
@@ -70,21 +70,21 @@ class LinkKeys:
         body = _HEADER.pack(0, _OFFER, opener_id, 0, public) + self._names + tables
         return body + _mac(self._offer_key, body)
 
-    def answer(self, offer: Offer, acceptor_id: int, public: bytes) -> bytes:
+    def answer(self, offer: LinkOffer, acceptor_id: int, public: bytes) -> bytes:
         """Return the answer to ``offer`` with the id of the acceptor's connection and its fresh public key."""
         body = _HEADER.pack(0, _ANSWER, offer.opener_id, acceptor_id, public)
         return body + _mac(self._answer_key, offer.data + body)
 
-    def refusal(self, offer: Offer, tables: bytes) -> bytes:
+    def refusal(self, offer: LinkOffer, tables: bytes) -> bytes:
         """Return the refusal of ``offer`` with the digests of the acceptor's tables."""
         body = _HEADER.pack(0, _REFUSAL, offer.opener_id, 0, bytes(KEY_BYTES)) + tables
         return body + _mac(self._answer_key, offer.data + body)
 
-    def is_genuine_offer(self, offer: Offer) -> bool:
+    def is_genuine_offer(self, offer: LinkOffer) -> bool:
         """Return whether the opener has made ``offer``, now or at an earlier time."""
         return _is_mac(self._offer_key, offer.data[:-_MAC_BYTES], offer.data)
 
-    def is_genuine_answer(self, answer: Answer | Refusal, offer: bytes) -> bool:
+    def is_genuine_answer(self, answer: LinkAnswer | LinkRefusal, offer: bytes) -> bool:
         """Return whether the acceptor has made ``answer`` to the datagram ``offer``."""
         return _is_mac(self._answer_key, offer + answer.data[:-_MAC_BYTES], answer.data)
 
@@ -103,7 +103,7 @@ def is_handshake(data: bytes) -> bool:
     return data.startswith(_RESERVED)
 
 
-def decode_handshake(data: bytes) -> Offer | Answer | Refusal:
+def decode_handshake(data: bytes) -> LinkOffer | LinkAnswer | LinkRefusal:
     """Return the offer, the answer or the refusal in ``data``, whose MAC is not checked yet.
 
     :raises RemoteProtocolError: the format is invalid
@@ -115,11 +115,11 @@ def decode_handshake(data: bytes) -> Offer | Answer | Refusal:
             opener, rest = _decode_name(names)
             acceptor, tables = _decode_name(rest)
             if _are_tables(tables):
-                return Offer(opener, acceptor, opener_id, public, tables, data)
+                return LinkOffer(opener, acceptor, opener_id, public, tables, data)
         elif kind == _ANSWER and opener_id and acceptor_id and not names:
-            return Answer(opener_id, acceptor_id, public, data)
+            return LinkAnswer(opener_id, acceptor_id, public, data)
         elif kind == _REFUSAL and opener_id and not acceptor_id and _are_tables(names):
-            return Refusal(opener_id, names, data)
+            return LinkRefusal(opener_id, names, data)
     raise _malformed()
 
 

@@ -12,10 +12,10 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.messages import (
-    ArrivalsLost,
     EventArrived,
     FiltersArrived,
     LeaderAnswered,
+    LeaderEventsLost,
     LeaderLinkChanged,
     PublishAnswered,
 )
@@ -245,7 +245,7 @@ class LeaderSession:
         count = max((loss.count for loss in message.lost), default=1)
         reason = message.lost[0].reason if message.lost else "unknown"
         epoch = self._stream.position(message.last).epoch if self._is_attached else 0
-        self._outputs.append(ArrivalsLost(self.leader, epoch, before, message.last, count, reason))
+        self._outputs.append(LeaderEventsLost(self.leader, epoch, before, message.last, count, reason))
 
     def _on_answer(self, answer: protocol.Listing | protocol.RequestRefused) -> None:
         number = answer.request

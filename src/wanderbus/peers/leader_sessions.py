@@ -20,9 +20,9 @@ from wanderbus.broker.messages import (
     ArrivalsWanted,
     AskLeader,
     ForwardPublish,
-    InterestChanged,
     InterestEffective,
     LeaderAnswered,
+    OrderedInterestChanged,
     SendToLeader,
 )
 from wanderbus.broker.state.rows import LeaderRow
@@ -144,7 +144,7 @@ class LeaderSessions:
                         self._outputs.append(LeaderAnswered(protocol.RequestRefused(request.request, reason)))
                 case SendToLeader(leader=leader, link=link, message=message):
                     self._sessions[leader].send_on(link, message)
-                case InterestChanged():
+                case OrderedInterestChanged():
                     touched |= self._on_interest_changed(given)
                 case ServerLinkOpened(link=link, server=server):
                     self._sessions[server].opened(link)
@@ -170,7 +170,7 @@ class LeaderSessions:
         outputs, self._outputs[:] = [*self._outputs, *timers], []
         return outputs
 
-    def _on_interest_changed(self, changed: InterestChanged) -> dict[str, LeaderSession]:
+    def _on_interest_changed(self, changed: OrderedInterestChanged) -> dict[str, LeaderSession]:
         """Pass new and ended subscriptions to the leaders of their subjects; return their sessions."""
         touched: dict[str, LeaderSession] = {}
         of_leader: dict[str, dict[str, list[tuple[str, Filter]]]] = {}

@@ -18,7 +18,7 @@ from wanderbus.peers.link_parameters import (
     SUSPECT_S,
 )
 from wanderbus.peers.link_sight import LinkSight
-from wanderbus.peers.messages import ServerReachable, ServerUnreachable
+from wanderbus.peers.messages import PeerUnreachable, ServerReachable
 
 
 class ServerHealth:
@@ -65,7 +65,7 @@ class ServerHealth:
         """Note where a genuine offer has come from."""
         self._elsewhere = None if source == self._address else source
 
-    def look(self, links: Sequence[LinkSight], now: float) -> list[ServerUnreachable | ServerReachable]:
+    def look(self, links: Sequence[LinkSight], now: float) -> list[PeerUnreachable | ServerReachable]:
         """Take the state of the open links; return a report if one is due."""
         if self._looked_at is not None and now - self._looked_at > 4 * LOOK_S:
             self._stuck.clear()  # this process was suspended, and has not read what came meanwhile
@@ -80,9 +80,9 @@ class ServerHealth:
         elif kind == self._kind:
             return []
         self._kind, self.report, self._reported_at = kind, reason, now
-        return [ServerUnreachable(self._server, reason)]
+        return [PeerUnreachable(self._server, reason)]
 
-    def _recovered(self, now: float) -> list[ServerUnreachable | ServerReachable]:
+    def _recovered(self, now: float) -> list[PeerUnreachable | ServerReachable]:
         if not self._kind:
             return []
         self._kind = self.report = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.peers.offers import Offer
+from wanderbus.peers.offers import LinkOffer
 from wanderbus.rudp.frames import SEALED, decode_header
 from wanderbus.rudp.interface import Secrets
 from wanderbus.rudp.keys import KeyPair
@@ -63,7 +63,7 @@ class PendingLink:
 
     __slots__ = ("_sealer", "answer", "local_id", "offer", "secrets")
 
-    def __init__(self, offer: Offer, local_id: int, answer: bytes, secrets: Secrets) -> None:
+    def __init__(self, offer: LinkOffer, local_id: int, answer: bytes, secrets: Secrets) -> None:
         self.offer = offer
         self.local_id = local_id
         self.answer = answer

@@ -66,7 +66,7 @@ from wanderbus.peers.messages import (
     ServerLinksOutput,
     ServerMessageReceived,
 )
-from wanderbus.peers.offers import Answer, Offer, Refusal
+from wanderbus.peers.offers import LinkAnswer, LinkOffer, LinkRefusal
 from wanderbus.peers.table_comparison import TableComparison
 from wanderbus.rudp.endpoint import Endpoint
 from wanderbus.rudp.interface import Counters, OpenConnection
@@ -287,7 +287,7 @@ class ServerLinks:
         self._set_opening_timer(own, now + self._jittered(own.wait_s))
         own.wait_s = min(2 * own.wait_s, RETRY_S_MAX)
 
-    def _on_answer(self, answer: Answer, now: float) -> None:
+    def _on_answer(self, answer: LinkAnswer, now: float) -> None:
         """Open the connection, and send a PING, which lets the acceptor open the link too."""
         own = self._offered.get(answer.opener_id)
         if own is None or own.offer_keys is None:
@@ -360,9 +360,9 @@ class ServerLinks:
         except RemoteProtocolError:
             self.dropped["malformed"] += 1
             return
-        if isinstance(message, Answer):
+        if isinstance(message, LinkAnswer):
             self._on_answer(message, now)
-        elif isinstance(message, Refusal):
+        elif isinstance(message, LinkRefusal):
             self._on_refusal(message, now)
         elif (keys := self._accepting.get(message.opener)) is None:
             self.dropped["unknown server"] += 1
@@ -373,7 +373,7 @@ class ServerLinks:
         else:
             self._on_offer(message, keys, source, now)
 
-    def _on_offer(self, offer: Offer, keys: LinkKeys, source: Address, now: float) -> None:
+    def _on_offer(self, offer: LinkOffer, keys: LinkKeys, source: Address, now: float) -> None:
         """Answer a genuine offer, or refuse it if the domain file of its server differs from ours."""
         self._health[offer.opener].offered_from(source)
         if difference := self._tables.difference(offer.tables):
@@ -385,7 +385,7 @@ class ServerLinks:
         if answer:
             self._parts.emit(SendDatagram(self._socket, self._addresses[offer.opener], answer))
 
-    def _on_refusal(self, refusal: Refusal, now: float) -> None:
+    def _on_refusal(self, refusal: LinkRefusal, now: float) -> None:
         """Report why another server refuses a link; the offer is repeated, since the other one may be restarted."""
         own = self._offered.get(refusal.opener_id)
         if own is None or own.offer_keys is None:
@@ -399,14 +399,14 @@ class ServerLinks:
         self._health[server].difference = difference
         self._look(server, now)
 
-    def _known_answer(self, offer: Offer) -> bytes:
+    def _known_answer(self, offer: LinkOffer) -> bytes:
         """Return the answer that ``offer`` has already got, b"" if none."""
         pending, accepted = self._pending.get(offer.opener), self._accepted.get(offer.opener)
         if pending is not None and pending.offer.data == offer.data:
             return pending.answer
         return accepted.answer if accepted is not None and accepted.offer == offer.data else b""
 
-    def _make_pending(self, offer: Offer, keys: LinkKeys, now: float) -> bytes:
+    def _make_pending(self, offer: LinkOffer, keys: LinkKeys, now: float) -> bytes:
         """Answer a new offer: its pending link replaces that of another offer of the same server."""
         local_id = self._endpoint.allocate()
         fresh = KeyPair(self._random.token(KEY_BYTES))

@@ -76,7 +76,7 @@ class ServerMessageReceived(Output, frozen=True):
     payload: bytes
 
 
-class ServerUnreachable(Output, frozen=True):
+class PeerUnreachable(Output, frozen=True):
     """``server`` cannot be reached over any link, or the file of the domain differs there; ``reason`` is for people.
 
     It is reported when it begins, and again if the reason changes, at a bounded rate.
@@ -108,7 +108,7 @@ ServerLinksOutput = (
     ServerLinkOpened
     | ServerLinkClosed
     | ServerMessageReceived
-    | ServerUnreachable
+    | PeerUnreachable
     | ServerReachable
     | SendDatagram
     | SetTimer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Offer(NamedTuple):
+class LinkOffer(NamedTuple):
     """A received offer; ``tables`` are the digests of the opener's tables, ``data`` is the whole datagram."""
 
     opener: str
@@ -16,7 +16,7 @@ class Offer(NamedTuple):
     data: bytes
 
 
-class Answer(NamedTuple):
+class LinkAnswer(NamedTuple):
     """A received answer; ``data`` is the whole datagram."""
 
     opener_id: int
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     data: bytes
 
 
-class Refusal(NamedTuple):
+class LinkRefusal(NamedTuple):
     """A received refusal with the digests of the acceptor's ``tables``; ``data`` is the whole datagram."""
 
     opener_id: int

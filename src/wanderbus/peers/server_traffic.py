@@ -32,6 +32,7 @@ from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
     ConsumedOnServerLink,
+    PeerUnreachable,
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
@@ -39,7 +40,6 @@ from wanderbus.peers.messages import (
     ServerLinksOutput,
     ServerMessageReceived,
     ServerReachable,
-    ServerUnreachable,
 )
 from wanderbus.peers.owner_messages import OWNER_PREFIX, CallRedirected, CallServed, OwnersInput, OwnersOutput
 from wanderbus.peers.parts import (
@@ -163,7 +163,7 @@ class ServerTraffic:
                     if self._interest is not None:
                         for_interest.append(output)
                         for_broker.append(DirectLinkClosed(link, server))
-                case ServerUnreachable(server=server, reason=reason):
+                case PeerUnreachable(server=server, reason=reason):
                     for_broker.append(LeaderTrouble(server, f"it cannot be reached, {reason}"))
                     self._parts.emit(output)
                 case ServerReachable(server=server):

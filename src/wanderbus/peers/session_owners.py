@@ -59,7 +59,7 @@ REDIRECTED_MAX: Final = 4_096
 """Largest number of redirected calls that are remembered; the oldest one is forgotten first."""
 
 
-class Sessions(Protocol):
+class SessionsByUser(Protocol):
     """The sessions of a server by user."""
 
     def sessions_of(self, user: str) -> Sequence[SessionRow]:
@@ -84,7 +84,7 @@ class SessionOwners:
     :param contact: SIP URI at which the other servers' callers reach this one
     """
 
-    def __init__(self, others: Iterable[str], sessions: Sessions, contact: str) -> None:
+    def __init__(self, others: Iterable[str], sessions: SessionsByUser, contact: str) -> None:
         self._others = tuple(others)
         self._sessions = sessions
         self._contact = contact

@@ -25,7 +25,7 @@ VALID_S: Final = 30.0
 """Least validity of a challenge; twice as long at most."""
 
 
-class Challenges:
+class AddressChallenges:
     """Makes and verifies challenges by a secret ``key``, without storing them."""
 
     def __init__(self, key: bytes) -> None:

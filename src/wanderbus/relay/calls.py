@@ -40,7 +40,7 @@ class Dialogue(msgspec.Struct):
             yield from stream or ()
 
 
-class Call(msgspec.Struct):
+class RelayedCall(msgspec.Struct):
     """All dialogues of one Call-ID."""
 
     call_id: str

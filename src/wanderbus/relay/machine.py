@@ -30,7 +30,7 @@ from wanderbus.machine import (
 )
 from wanderbus.parameters.relay import RelayLimits
 from wanderbus.relay import statistics
-from wanderbus.relay.calls import DIALOGUES_MAX, Call, Dialogue
+from wanderbus.relay.calls import DIALOGUES_MAX, Dialogue, RelayedCall
 from wanderbus.relay.description import Description, Medium, read, rewritten
 from wanderbus.relay.figures import Figures
 from wanderbus.relay.interface import ClosePort, Counters, OpenPort, PortOpened, PortRefused
@@ -76,7 +76,7 @@ class Relay:
         loopback: bool = False,
     ) -> None:
         self.address = address
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, RelayedCall] = {}
         self.counters = Counters()
         self.figures = Figures()
         """Sums of the figures of streams that have ended."""
@@ -345,9 +345,9 @@ class Relay:
         self._ports.give_back(side.port)
         side.port = 0
 
-    def _new_call(self, call_id: str, now: float) -> Call:
+    def _new_call(self, call_id: str, now: float) -> RelayedCall:
         self.counters.calls += 1
-        call = self.calls[call_id] = Call(call_id, self._wall_us, now)
+        call = self.calls[call_id] = RelayedCall(call_id, self._wall_us, now)
         return call
 
     def _forget(self, call_id: str, gone: Iterable[Dialogue], now: float, outputs: list[Output]) -> None:

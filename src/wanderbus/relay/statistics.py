@@ -11,7 +11,7 @@ import msgspec
 from wanderbus.hosts import network_of
 from wanderbus.machine import Address
 from wanderbus.refusals import Limited
-from wanderbus.relay.calls import Call, Dialogue
+from wanderbus.relay.calls import Dialogue, RelayedCall
 from wanderbus.relay.figures import Figures
 from wanderbus.relay.stream import Side
 
@@ -29,7 +29,7 @@ _ERRORS: Final = ("unknown_source", "nowhere", "over_rate", "unsent")
 """Figures that count datagrams which were not forwarded."""
 
 
-def of_call(call: Call) -> dict[str, Any]:
+def of_call(call: RelayedCall) -> dict[str, Any]:
     """Return the figures in the reply to a query, or to the deletion of a call."""
     total = summed(side.figures for side in call.sides())
     nothing = {"packets": 0, "bytes": 0, "errors": 0}
@@ -63,7 +63,7 @@ def limited_streams(sides: Iterable[Side]) -> list[Limited]:
     return reports
 
 
-def first_of(calls: Mapping[str, Call], limit: object) -> list[str]:
+def first_of(calls: Mapping[str, RelayedCall], limit: object) -> list[str]:
     """Return the ids of the oldest ``limit`` calls; the limit may be a number or its digits."""
     most = int(limit) if isinstance(limit, int) or (isinstance(limit, str) and limit.isdecimal()) else LISTED
     return list(islice(calls, min(max(most, 0), len(calls))))

@@ -13,7 +13,7 @@ _SEEN_MASK: Final = (1 << REPLAY_WINDOW_PACKETS) - 1
 _MARKS_MASK: Final = (1 << MARKS) - 1
 
 
-class Arrivals:
+class PacketNumbers:
     """The packet numbers of one connection at its receiver."""
 
     __slots__ = ("_acknowledged", "_due", "_seen", "newest")

@@ -54,7 +54,7 @@ _PACE_PACKETS: Final = 16
 """Packets that leave together when their time has come, so that the timer does not fire for each."""
 
 
-class Pace:
+class PacketPace:
     """Token bucket of the packets that may leave now: a burst, and then a part of the window in each round trip."""
 
     __slots__ = ("_packets", "_seen_at", "resumes_at")

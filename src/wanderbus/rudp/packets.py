@@ -7,7 +7,7 @@ from typing import Final
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import Address, SendDatagram
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.rudp.ack_tracker import Arrivals
+from wanderbus.rudp.ack_tracker import PacketNumbers
 from wanderbus.rudp.frames import (
     ACK_BYTES,
     HEADER_BYTES,
@@ -46,7 +46,7 @@ class Packets:
     ) -> None:
         self.next_number = 0
         """Number of the next packet."""
-        self.arrivals = Arrivals()
+        self.arrivals = PacketNumbers()
         self._ids = opened.remote_id, opened.local_id
         self._socket = socket
         self._counters = counters

@@ -19,7 +19,7 @@ from typing import Final
 
 from wanderbus.parameters.transports import INITIAL_WINDOW_FRAMES, RudpConfig
 from wanderbus.rudp.bundle import Bundle
-from wanderbus.rudp.congestion import BURST_PACKETS, Congestion, Pace, SentPacket, longest_blackout_s
+from wanderbus.rudp.congestion import BURST_PACKETS, Congestion, PacketPace, SentPacket, longest_blackout_s
 from wanderbus.rudp.frame_division import divided, renumbered
 from wanderbus.rudp.frames import (
     DATA_HEADER_BYTES,
@@ -86,7 +86,7 @@ class Sender:
     def __init__(self, config: RudpConfig, frame_bytes_max: int, counters: Counters) -> None:
         self.round_trip = RoundTrip(config)
         self.congestion = Congestion(config.packets_in_flight_max)
-        self.pace = Pace()
+        self.pace = PacketPace()
         self.granted = INITIAL_WINDOW_FRAMES
         """First DATA number beyond the peer's grant."""
         self.unsent_bytes = 0

@@ -48,7 +48,7 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, TcpConfig, carrying
-from wanderbus.peers.messages import ServerLinkClosed, ServerLinkOpened, ServerReachable, ServerUnreachable
+from wanderbus.peers.messages import PeerUnreachable, ServerLinkClosed, ServerLinkOpened, ServerReachable
 from wanderbus.peers.parts import SERVER_SOCKET
 from wanderbus.protocol import Listed
 from wanderbus.refusals import Limited
@@ -341,7 +341,7 @@ class BrokerRole(StatefulRole):
                 _log.info("the link %s server %s of the domain is open", "to" if is_ours else "from", server)
             case ServerLinkClosed(server=server, reason=reason):
                 _log.info("a link with server %s of the domain is closed: %s", server, reason)
-            case ServerUnreachable(server=server, reason=reason):
+            case PeerUnreachable(server=server, reason=reason):
                 _log.warning("server %s of the domain cannot be reached: %s", server, reason)
             case ServerReachable(server=server, seconds=seconds):
                 _log.warning("server %s of the domain can be reached again, after %g s", server, seconds)

@@ -11,7 +11,7 @@ from wanderbus.broker.messages import Append, LinkClosed, LinkDropped, LinkOpene
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.simulation.storage import Storage
+from wanderbus.simulation.storage import SimulatedStorage
 from wanderbus.simulation.timers import Timers
 from wanderbus.simulation.wire import Wire
 from wanderbus.simulation.world import World
@@ -26,7 +26,7 @@ class BrokerHost(ABC):
     def __init__(self, world: World, config: BrokerConfig, *, save_s: tuple[float, float]) -> None:
         self.name = config.server
         self.config = config
-        self.storage = Storage(world, config, self.feed, save_s=save_s)
+        self.storage = SimulatedStorage(world, config, self.feed, save_s=save_s)
         self.disk, self.engine = self.storage.disk, self.storage.engine
         self.crashes = 0
         self.problems: list[str] = []

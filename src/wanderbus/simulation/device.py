@@ -12,16 +12,16 @@ from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
-    Arrived,
-    Ask,
+    AskBroker,
     ConnectRefused,
+    ItemArrived,
     PublishEvent,
     PublishSettled,
     RequestSettled,
     StartReading,
     SubscriptionOver,
 )
-from wanderbus.client.machine.outbox import Outbox
+from wanderbus.client.machine.outbox import OutboxNumbers
 from wanderbus.event import HELD_BACK, Event, EventId
 from wanderbus.machine import Output
 from wanderbus.simulation.broker_host import BrokerHost
@@ -31,7 +31,7 @@ from wanderbus.simulation.world import World
 Request = protocol.AgentRequest
 
 
-class Published(msgspec.Struct):
+class PublishedEvent(msgspec.Struct):
     """An event that a device has published: its stream and number there, and the moment of the first attempt."""
 
     uid: str
@@ -48,7 +48,7 @@ class Published(msgspec.Struct):
     """Moment at which the device held it back, because nobody wants it; 0 if it was sent."""
 
 
-class Device:
+class SimulatedDevice:
     """One device of a user at a server, across the lives of its application.
 
     A subclass has the application: what it reads and consumes, and its answers.
@@ -75,7 +75,7 @@ class Device:
         self.alive = False
         self.reachable = True
         self.wire: Wire | None = None
-        self.published: dict[str, Published] = {}
+        self.published: dict[str, PublishedEvent] = {}
         self.problems: list[str] = []
         self._conversation: Conversation
         self._epoch = 0
@@ -83,7 +83,7 @@ class Device:
         self._requests = 0
         self._pending: dict[int, Request] = {}
         """Requests without an answer."""
-        self._outbox = Outbox()
+        self._outbox = OutboxNumbers()
         self._outbox_epoch = 7
         self._stored: dict[int, str] = {}
         """Names of the events in the outbox, which outlives the application, by number."""
@@ -105,7 +105,7 @@ class Device:
         self.alive = True
         self._epoch, self._numbers = epoch, 0
         self._conversation = Conversation(self._properties(epoch))
-        self._outbox = Outbox(self._stored)
+        self._outbox = OutboxNumbers(self._stored)
 
     def _properties(self, epoch: int) -> AgentProperties:
         """Return the properties of the agent in a life."""
@@ -206,7 +206,7 @@ class Device:
             number = self._numbers = self._numbers + 1
         stream = self.user, self.name, self._outbox_epoch if outbox else self._epoch
         self._uids[outbox, number] = uid
-        self.published[uid] = Published(uid, stream, number, event, self.world.moment())
+        self.published[uid] = PublishedEvent(uid, stream, number, event, self.world.moment())
         if outbox:
             self._send_stored()
         else:
@@ -217,7 +217,7 @@ class Device:
         self._requests += 1
         request = msgspec.structs.replace(request, request=self._requests)
         self._pending[request.request] = request
-        self._submit(Ask(request, reads=self.reads_at_once and isinstance(request, protocol.Subscribe)))
+        self._submit(AskBroker(request, reads=self.reads_at_once and isinstance(request, protocol.Subscribe)))
 
     def read_all(self) -> None:
         """Read the subscriptions of the session, also those that other devices have requested."""
@@ -231,7 +231,7 @@ class Device:
         """Read a subscription of the session."""
         self._submit(StartReading(subscription))
 
-    def _submit(self, given: PublishEvent | Ask | StartReading | Acknowledge, *, twice: bool = False) -> None:
+    def _submit(self, given: PublishEvent | AskBroker | StartReading | Acknowledge, *, twice: bool = False) -> None:
         self._conversation.begin_step(self.world.now - self._suspended_s)
         payload = self._conversation.send(given)
         if payload is not None and self.wire is not None:
@@ -278,19 +278,19 @@ class Device:
             self._conversation.begin_step(self.world.now - self._suspended_s)
             outputs = self._conversation.receive(payload)
             message = protocol.decode_from_broker(payload)
-            self._heard(message, [output for output in outputs if isinstance(output, Arrived)])
+            self._heard(message, [output for output in outputs if isinstance(output, ItemArrived)])
             for output in outputs:
                 self._reported(output)
             self._send_unsent()
             if not isinstance(message, protocol.Notify | protocol.NotifyGap):
                 self.read_all()
 
-    def _heard(self, message: protocol.BrokerMessage, arrived: Sequence[Arrived]) -> None:
+    def _heard(self, message: protocol.BrokerMessage, arrived: Sequence[ItemArrived]) -> None:
         """Take a message of the broker, and the items that the conversation has passed on."""
 
     def _reported(self, output: Output) -> None:
         match output:
-            case Arrived():
+            case ItemArrived():
                 self._arrived(output)
             case PublishSettled():
                 self._settled(output)
@@ -302,7 +302,7 @@ class Device:
             case ConnectRefused(reason=reason):
                 self.problems.append(f"{self.user}/{self.name} could not attach: {reason}")
 
-    def _arrived(self, arrived: Arrived) -> None:
+    def _arrived(self, arrived: ItemArrived) -> None:
         """Take an item of some subscriptions."""
 
     def _answered(self, asked: Request, settled: RequestSettled) -> None:
@@ -324,7 +324,7 @@ class Device:
         if settled.outbox:
             self._settled_in_outbox(published, settled)
 
-    def _settled_in_outbox(self, published: Published, settled: PublishSettled) -> None:
+    def _settled_in_outbox(self, published: PublishedEvent, settled: PublishSettled) -> None:
         if self._outbox.settled(settled.number, settled.limit, self.world.now):
             self._outbox.removed([settled.number])
             del self._stored[settled.number]

@@ -21,7 +21,7 @@ class DiskCopy(NamedTuple):
     rows_offset: int
 
 
-class Disk:
+class SimulatedDisk:
     """The logs, by name, and the state store of one simulated server; its rows reflect the server's own log."""
 
     def __init__(self, world: World) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import overload
 
 from wanderbus.broker.messages import MatchesRead, MatchesWanted
-from wanderbus.simulation.disk import Disk
+from wanderbus.simulation.disk import SimulatedDisk
 from wanderbus.simulation.engine import SimulatedEngine
 from wanderbus.simulation.world import World
 
@@ -14,7 +14,7 @@ from wanderbus.simulation.world import World
 class EngineBeside(SimulatedEngine):
     """The engine beside a server with ``disk``; a crash of the server leaves it running."""
 
-    def __init__(self, world: World, disk: Disk) -> None:
+    def __init__(self, world: World, disk: SimulatedDisk) -> None:
         super().__init__(_Payloads(disk))
         self.delay_s_max = 0.5
         """Longest time until an answer, once there are records to match."""
@@ -37,7 +37,7 @@ class EngineBeside(SimulatedEngine):
 class _Payloads(Sequence[bytes]):
     """The payloads of a disk's records, without a copy of the log."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: SimulatedDisk) -> None:
         self._disk = disk
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from wanderbus.simulation.node import Node
 M = TypeVar("M")
 
 
-class Host(Generic[M]):
+class SimulatedHost(Generic[M]):
     """A process across its lives, each of which has a machine of ``kind``; a subclass makes the nodes."""
 
     node: Node

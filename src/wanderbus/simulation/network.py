@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Receiver = Callable[[Address, bytes], None]
 
 
-class Conditions(msgspec.Struct):
+class PathConditions(msgspec.Struct):
     """Quality of a network path: chances from 0 to 1, one-way delays in seconds."""
 
     loss: float = 0.0
@@ -44,10 +44,10 @@ class Network:
     they differ from the general ones; ``listeners`` are the hosts that accept streams, and the names of their sockets.
     """
 
-    def __init__(self, world: World, conditions: Conditions) -> None:
+    def __init__(self, world: World, conditions: PathConditions) -> None:
         self.conditions = conditions
-        self.towards: dict[str, Conditions] = {}
-        self.within: Conditions | None = None
+        self.towards: dict[str, PathConditions] = {}
+        self.within: PathConditions | None = None
         self.delivered = 0
         self.tap: Callable[[Address, Address, bytes], None] = lambda source, destination, data: None
         """Called with every datagram that is sent."""
@@ -98,7 +98,7 @@ class Network:
                 return True
         return False
 
-    def conditions_of(self, source: str, destination: str) -> Conditions:
+    def conditions_of(self, source: str, destination: str) -> PathConditions:
         """Return the conditions of the path from one IP address to another."""
         if self.within is not None and source == destination:
             return self.within

@@ -7,11 +7,11 @@ from msgspec import structs
 from wanderbus.broker.history.piece import find_position, read_piece
 from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
 from wanderbus.segments import Frame
-from wanderbus.simulation.disk import Disk
+from wanderbus.simulation.disk import SimulatedDisk
 from wanderbus.subscription import Since
 
 
-def read_events(disk: Disk, log_begins: int, wanted: EventsWanted) -> EventsRead:
+def read_events(disk: SimulatedDisk, log_begins: int, wanted: EventsWanted) -> EventsRead:
     """Return the answer from a disk that keeps the records from ``log_begins`` on for readers."""
     piece = wanted.piece
     if wanted.since is not None:
@@ -26,7 +26,7 @@ def read_events(disk: Disk, log_begins: int, wanted: EventsWanted) -> EventsRead
     return EventsRead(piece.piece, read.end, first if first > piece.first else 0, own)
 
 
-def read_own(disk: Disk, wanted: HistoryWanted | OffsetWanted) -> HistoryRead | OffsetFound:
+def read_own(disk: SimulatedDisk, wanted: HistoryWanted | OffsetWanted) -> HistoryRead | OffsetFound:
     """Return the answer for a subscription here, for which the log keeps all records that it still has to read."""
     if isinstance(wanted, OffsetWanted):
         if wanted.since.position is None:
@@ -38,7 +38,7 @@ def read_own(disk: Disk, wanted: HistoryWanted | OffsetWanted) -> HistoryRead | 
     return read_piece(wanted, (Frame(*entry, 0) for entry in disk.log[wanted.first : wanted.end]))
 
 
-def _offset(disk: Disk, since: Since, log_begins: int) -> int:
+def _offset(disk: SimulatedDisk, since: Since, log_begins: int) -> int:
     """Return the offset of the first record at a time or behind an event; the first one that is kept otherwise."""
     if since.event is not None:
         return since.event.number + 1

@@ -23,7 +23,7 @@ from wanderbus.refusals import Limited
 from wanderbus.relay.ng_client import RelayDriver
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
-from wanderbus.simulation.storage import Storage
+from wanderbus.simulation.storage import SimulatedStorage
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.proxy.sip_server import SOCKET as PROXY_SOCKET
@@ -85,7 +85,7 @@ class SimulatedServer:
     ) -> None:
         self.ip = ip
         self._member = member
-        self.storage = Storage(world, config, self._feed, save_s=(0.5, 5.0))
+        self.storage = SimulatedStorage(world, config, self._feed, save_s=(0.5, 5.0))
         self.disk, self.engine = self.storage.disk, self.storage.engine
         self.crashes = 0
         self.refusals = RefusalTable()

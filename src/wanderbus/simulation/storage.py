@@ -18,13 +18,13 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import Input, Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import decode_record
-from wanderbus.simulation.disk import Disk
+from wanderbus.simulation.disk import SimulatedDisk
 from wanderbus.simulation.engine_beside import EngineBeside
 from wanderbus.simulation.past_events import read_events, read_own
 from wanderbus.simulation.world import World
 
 
-class Storage:
+class SimulatedStorage:
     """Performs the outputs of a broker that are for its disk, and feeds it the answers with ``give``.
 
     An answer to an earlier life of the broker is lost.
@@ -35,7 +35,7 @@ class Storage:
     def __init__(
         self, world: World, config: BrokerConfig, give: Callable[[Input], None], *, save_s: tuple[float, float]
     ) -> None:
-        self.disk = Disk(world)
+        self.disk = SimulatedDisk(world)
         self.engine = EngineBeside(world, self.disk)
         """The matching engine beside the broker; a crash of the broker leaves it running."""
         self.log_begins = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from wanderbus.simulation.world import World
 
 
-class Direction:
+class WireDirection:
     """One direction of a link: messages arrive in order after ``delay_s``, until it is cut."""
 
     def __init__(self, world: World, delay_s: float, deliver: Callable[[Sequence[bytes]], None]) -> None:
@@ -51,8 +51,8 @@ class Wire:
         down: Callable[[Sequence[bytes]], None],
     ) -> None:
         self.link = link
-        self.up = Direction(world, delay_s, up)
-        self.down = Direction(world, delay_s, down)
+        self.up = WireDirection(world, delay_s, up)
+        self.down = WireDirection(world, delay_s, down)
         self.on_drop: Callable[[], None] = lambda: None
         """Called when the broker ends the link, or crashes."""
 

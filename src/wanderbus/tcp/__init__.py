@@ -8,7 +8,7 @@ It has the interface of reliable UDP; only :class:`OpenConnection` differs. It n
 
 from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.endpoint import Endpoint
-from wanderbus.tcp.interface import Counters, OpenConnection, Target
+from wanderbus.tcp.interface import Counters, OpenConnection, TcpTarget
 from wanderbus.transport import (
     ChangePath,
     CloseConnection,
@@ -40,6 +40,6 @@ __all__ = [
     "Probe",
     "ProbeAnswered",
     "SendMessage",
-    "Target",
     "TcpConfig",
+    "TcpTarget",
 ]

@@ -12,10 +12,10 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import Address, CancelTimer, SetTimer
 from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.frames import ACK, DATA, FINISH, PING, PONG, decode_grant, encode, encode_ack
-from wanderbus.tcp.interface import Counters, OpenConnection, Phase, Target
+from wanderbus.tcp.interface import Counters, OpenConnection, Phase, TcpTarget
 from wanderbus.tcp.receiving import Receiver
 from wanderbus.tcp.sending import Sender
-from wanderbus.tcp.stream import Stream
+from wanderbus.tcp.stream import TcpStream
 from wanderbus.transport import (
     ConnectionFailed,
     MessageReceived,
@@ -36,9 +36,9 @@ class Connection:
         self.peer_generation = opened.generation
         self.target = _own_target(opened)
         self.failed = False
-        self.stream: Stream | None = None
+        self.stream: TcpStream | None = None
         """TCP connection in use."""
-        self.attempt: Stream | None = None
+        self.attempt: TcpStream | None = None
         """TCP connection that is being opened and may become the one in use."""
         self.sender = Sender(config)
         self.receiver = Receiver(config)
@@ -61,12 +61,12 @@ class Connection:
             return False
         return self._ping_due if self.failed else now >= self._dial_at
 
-    def dialled(self, attempt: Stream) -> None:
+    def dialled(self, attempt: TcpStream) -> None:
         """Store a TCP connection that is being opened."""
         self.attempt = attempt
         self._pause_s = min(max(2 * self._pause_s, self._config.reconnect_min_s), self._config.reconnect_max_s)
 
-    def adopt(self, stream: Stream, expected: int, grant: int, now: float, outputs: Outputs) -> None:
+    def adopt(self, stream: TcpStream, expected: int, grant: int, now: float, outputs: Outputs) -> None:
         """Continue over ``stream``, which is authenticated; the peer expects message ``expected`` and grants ``grant``.
 
         :raises RemoteProtocolError: the numbers of the peer are impossible; nothing has changed then.
@@ -161,13 +161,13 @@ class Connection:
                 self._left(stream, now)
                 stream.close(outputs)
 
-    def lost(self, stream: Stream, reason: str, now: float) -> None:
+    def lost(self, stream: TcpStream, reason: str, now: float) -> None:
         """Record the end of a TCP connection; the connection fails if data waits and none can be opened (SPEC F-07)."""
         if stream is self.attempt and not self.failed and (self._ping_due or not self.sender.all_confirmed):
             self._broken = f"the other side cannot be reached: {reason}"
         self._left(stream, now)
 
-    def _left(self, stream: Stream, now: float) -> None:
+    def _left(self, stream: TcpStream, now: float) -> None:
         if stream is self.stream:
             self.stream = None
             self.sender.rtt_s = None
@@ -212,7 +212,7 @@ class Connection:
         self.sender.abandon()
         outputs.append(ConnectionFailed(self.local_id, reason))
 
-    def _write(self, stream: Stream, now: float, outputs: Outputs) -> None:
+    def _write(self, stream: TcpStream, now: float, outputs: Outputs) -> None:
         pieces, self._pieces = self._pieces, []
         if not self.failed and (self._ack_due or self.receiver.grant_due):
             pieces.append(encode_ack(self.receiver.expected, self.receiver.grant()))
@@ -277,8 +277,8 @@ class Connection:
             outputs.append(CancelTimer(self.local_id))
 
 
-def _own_target(opened: OpenConnection) -> Target | None:
+def _own_target(opened: OpenConnection) -> TcpTarget | None:
     given = opened.target
     if given is None:
         return None
-    return Target("TLS" if given.transport == "TLS" else "TCP", given.address, given.fingerprint, given.server_name)
+    return TcpTarget("TLS" if given.transport == "TLS" else "TCP", given.address, given.fingerprint, given.server_name)

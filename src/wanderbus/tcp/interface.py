@@ -11,7 +11,7 @@ from wanderbus.machine import Address, StreamTarget
 from wanderbus.transport import ConnectionRequest
 
 
-class Target(msgspec.Struct, frozen=True):
+class TcpTarget(msgspec.Struct, frozen=True):
     """Destination of a TCP connection, a :class:`~wanderbus.machine.StreamTarget`.
 
     Equal targets share a TCP connection, which two data channels must not do: ``attempt`` makes each target unique.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from wanderbus.machine import CloseStream, SendOnStream
 from wanderbus.tcp.frames import FrameReader, encode_proof, encode_welcome
-from wanderbus.tcp.interface import Phase, Target
+from wanderbus.tcp.interface import Phase, TcpTarget
 from wanderbus.transport import Outputs
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ _PASSIVE: Final = b"wanderbus tcp passive"
 _ACTIVE: Final = b"wanderbus tcp active"
 
 
-class Stream:
+class TcpStream:
     """A TCP connection; ``number`` is the driver's, None until data arrives on a connection opened by this side."""
 
-    def __init__(self, socket: str, target: Target, number: int | None = None) -> None:
+    def __init__(self, socket: str, target: TcpTarget, number: int | None = None) -> None:
         self.target = target
         self.number = number
         self.phase = Phase.CALLING if number is None else Phase.ACCEPTED

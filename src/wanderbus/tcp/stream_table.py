@@ -31,8 +31,8 @@ from wanderbus.tcp.frames import (
     encode_proof,
     encode_welcome,
 )
-from wanderbus.tcp.interface import Counters, Phase, Target
-from wanderbus.tcp.stream import Stream, is_same, make_proof, make_welcome
+from wanderbus.tcp.interface import Counters, Phase, TcpTarget
+from wanderbus.tcp.stream import TcpStream, is_same, make_proof, make_welcome
 from wanderbus.transport import Outputs
 
 HELLO_TIMER: Final = "hello"
@@ -67,9 +67,9 @@ class StreamTable:
         self._on_reset = on_reset
         self._socket = socket
         self._fingerprint = fingerprint
-        self._accepted: dict[int, Stream] = {}
-        self._dialled: dict[int, Stream] = {}
-        self._parked: dict[int, Stream] = {}
+        self._accepted: dict[int, TcpStream] = {}
+        self._dialled: dict[int, TcpStream] = {}
+        self._parked: dict[int, TcpStream] = {}
         self._attempts = 0
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class StreamTable:
         assert connection.target is not None
         self._attempts += 1
         self._counters.opened += 1
-        stream = Stream(self._socket, msgspec.structs.replace(connection.target, attempt=self._attempts))
+        stream = TcpStream(self._socket, msgspec.structs.replace(connection.target, attempt=self._attempts))
         stream.connection = connection
         nonce = self._random.token(NONCE_BYTES)
         stream.hello = encode_hello(connection.generation, connection.remote_id, connection.local_id, nonce)
@@ -110,7 +110,7 @@ class StreamTable:
 
     def closed(self, item: StreamClosed, now: float, outputs: Outputs) -> Connection | None:
         """Remove a closed TCP connection; return the connection that it belonged to, if any."""
-        if isinstance(item.target, Target):
+        if isinstance(item.target, TcpTarget):
             stream = self._dialled.pop(item.target.attempt, None)
         else:
             stream = self._accepted.pop(item.connection, None)
@@ -138,8 +138,8 @@ class StreamTable:
         if stream is not None:
             self._welcome(stream, now, outputs)
 
-    def _find(self, item: StreamReceived, now: float, outputs: Outputs) -> Stream | None:
-        if isinstance(item.target, Target):
+    def _find(self, item: StreamReceived, now: float, outputs: Outputs) -> TcpStream | None:
+        if isinstance(item.target, TcpTarget):
             stream = self._dialled.get(item.target.attempt)
             if stream is not None and stream.number is None:
                 stream.number = item.connection
@@ -149,14 +149,16 @@ class StreamTable:
         stream = self._accepted.get(item.connection)
         if stream is None:
             self._counters.accepted += 1
-            stream = self._accepted[item.connection] = Stream(
-                self._socket, Target(item.transport, item.source), item.connection
+            stream = self._accepted[item.connection] = TcpStream(
+                self._socket, TcpTarget(item.transport, item.source), item.connection
             )
             stream.watched = True
             outputs.append(SetTimer((HELLO_TIMER, item.connection), now + self._config.hello_s_max))
         return stream
 
-    def _shake_hands(self, stream: Stream, kind: int, number: int, body: bytes, now: float, outputs: Outputs) -> None:
+    def _shake_hands(
+        self, stream: TcpStream, kind: int, number: int, body: bytes, now: float, outputs: Outputs
+    ) -> None:
         phase = stream.phase
         if phase is Phase.ACCEPTED and kind == HELLO:
             self._take_hello(stream, number, body, now, outputs)
@@ -169,7 +171,7 @@ class StreamTable:
         else:
             raise RemoteProtocolError(f"frame type {kind:#04x} came too early", status=None)
 
-    def _take_hello(self, stream: Stream, generation: int, body: bytes, now: float, outputs: Outputs) -> None:
+    def _take_hello(self, stream: TcpStream, generation: int, body: bytes, now: float, outputs: Outputs) -> None:
         local_id, remote_id, nonce = decode_hello(body)
         stream.hello = encode_hello(generation, local_id, remote_id, nonce)
         stream.local_id, stream.remote_id, stream.generation = local_id, remote_id, generation
@@ -182,7 +184,7 @@ class StreamTable:
         else:
             self._welcome(stream, now, outputs)
 
-    def _welcome(self, stream: Stream, now: float, outputs: Outputs) -> None:
+    def _welcome(self, stream: TcpStream, now: float, outputs: Outputs) -> None:
         connection = self._admitted(stream, now, outputs)
         if connection is not None:
             receiver, nonce = connection.receiver, self._random.token(NONCE_BYTES)
@@ -192,7 +194,7 @@ class StreamTable:
             )
             outputs.append(stream.send(stream.welcome))
 
-    def _take_proof(self, stream: Stream, expected: int, body: bytes, now: float, outputs: Outputs) -> None:
+    def _take_proof(self, stream: TcpStream, expected: int, body: bytes, now: float, outputs: Outputs) -> None:
         connection = self._admitted(stream, now, outputs)
         if connection is None:
             return
@@ -205,7 +207,7 @@ class StreamTable:
         connection.peer_generation = stream.generation
         self._unwatch(stream, outputs)
 
-    def _take_welcome(self, stream: Stream, expected: int, body: bytes, now: float, outputs: Outputs) -> None:
+    def _take_welcome(self, stream: TcpStream, expected: int, body: bytes, now: float, outputs: Outputs) -> None:
         connection = stream.connection
         assert connection is not None, "input of a closed stream is ignored"
         grant, nonce, proof = decode_welcome(body)
@@ -219,7 +221,7 @@ class StreamTable:
             make_proof(secret, stream.hello, stream.welcome, receiver.expected, receiver.grant(), fingerprint)
         )
 
-    def _admitted(self, stream: Stream, now: float, outputs: Outputs) -> Connection | None:
+    def _admitted(self, stream: TcpStream, now: float, outputs: Outputs) -> Connection | None:
         """Return the connection that the HELLO names; if it is not permitted, refuse it and return None."""
         connection = self._connections.get(stream.local_id)
         if connection is None:
@@ -236,18 +238,18 @@ class StreamTable:
             return connection
         return None
 
-    def _forged(self, stream: Stream, now: float, outputs: Outputs) -> None:
+    def _forged(self, stream: TcpStream, now: float, outputs: Outputs) -> None:
         self._counters.forged += 1
         self._end(stream, "its proof is invalid", now, outputs)
 
-    def _end(self, stream: Stream, reason: str, now: float, outputs: Outputs) -> None:
+    def _end(self, stream: TcpStream, reason: str, now: float, outputs: Outputs) -> None:
         """Close a TCP connection because of its input, or for lack of it."""
         if stream.connection is not None:
             stream.connection.lost(stream, reason, now)
         self._unwatch(stream, outputs)
         stream.close(outputs)
 
-    def _unwatch(self, stream: Stream, outputs: Outputs) -> None:
+    def _unwatch(self, stream: TcpStream, outputs: Outputs) -> None:
         """Cancel the timer for its proof."""
         if stream.watched:
             stream.watched = False

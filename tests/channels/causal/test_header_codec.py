@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.channels.causal.header import Entry, Header, bitmap, members
+from wanderbus.channels.causal.header import Header, HeaderEntry, bitmap, members
 from wanderbus.channels.causal.header_codec import HeaderDecoder, HeaderEncoder
 from wanderbus.errors import RemoteProtocolError
 
@@ -16,14 +16,14 @@ origins = st.tuples(st.integers(0, 60), st.integers(1, 300))
 numbers = st.integers(1, 2**40)
 bitmaps = st.integers(1, 2**60)
 
-WHOLE = HeaderEncoder().encode(Header((4, 2), 9, ((1, 7), (9, 8)), (Entry((7, 3), 5, bitmap([1, 9])),), 6))
+WHOLE = HeaderEncoder().encode(Header((4, 2), 9, ((1, 7), (9, 8)), (HeaderEntry((7, 3), 5, bitmap([1, 9])),), 6))
 """A header without errors."""
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Entry:
+def entries(draw: st.DrawFn) -> HeaderEntry:
     origin = draw(origins)
-    return Entry(origin, draw(numbers), draw(bitmaps) & ~(1 << origin[0]))
+    return HeaderEntry(origin, draw(numbers), draw(bitmaps) & ~(1 << origin[0]))
 
 
 @st.composite
@@ -36,7 +36,7 @@ def headers(draw: st.DrawFn) -> Header:
     return Header(draw(origins), number, tuple(sorted(befores.items())), in_order(listed), settled, lagging)
 
 
-def in_order(unordered: Iterable[Entry]) -> tuple[Entry, ...]:
+def in_order(unordered: Iterable[HeaderEntry]) -> tuple[HeaderEntry, ...]:
     return tuple(sorted(unordered, key=lambda entry: (entry.origin, entry.number)))
 
 
@@ -66,7 +66,7 @@ def test_a_damaged_header_is_refused(data: bytes) -> None:
 
 def test_the_second_header_of_a_link_is_shorter() -> None:
     """Ten servers, long-lived: numbers are relative to those before."""
-    entry = Entry((7, 3), 5_000_000, bitmap([1, 9]))
+    entry = HeaderEntry((7, 3), 5_000_000, bitmap([1, 9]))
     first = Header((4, 2), 9_000_000, ((1, 8_999_990), (9, 8_999_999)), (entry,), 8_999_990)
     second = Header((4, 2), 9_000_004, ((1, 9_000_000), (9, 9_000_000)), (entry,), 9_000_000)
     encoder = HeaderEncoder()

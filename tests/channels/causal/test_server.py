@@ -12,20 +12,20 @@ from wanderbus.channels.causal.interface import (
     AnyCausalRecord,
     Carried,
     CausalLimits,
+    CausalLinkClosed,
+    CausalLinkOpened,
     Deliver,
     EventsDropped,
     ExportPast,
     GapFound,
     ImportPast,
-    LinkClosed,
-    LinkOpened,
     LogRewound,
     MessageCame,
     PastExported,
     PastReached,
-    Publish,
+    PublishTo,
     RemoveServer,
-    SendMessage,
+    SendToPeer,
     WriteRecord,
 )
 from wanderbus.channels.causal.server import CausalServer
@@ -43,7 +43,7 @@ class Domain:
         self.logs: dict[int, list[AnyCausalRecord]] = {}
         self.servers: dict[int, CausalServer] = {}
         self.outputs: dict[int, list[Output]] = {}
-        self.sent: deque[tuple[int, SendMessage]] = deque()
+        self.sent: deque[tuple[int, SendToPeer]] = deque()
         self.stopped: set[tuple[int, int]] = set()
         self.now = 0.0
         for server in range(1, size + 1):
@@ -63,8 +63,8 @@ class Domain:
         """Replace the link between two servers."""
         self.sent = deque(each for each in self.sent if {each[0], each[1].server} != {one, other})
         for server, peer in ((one, other), (other, one)):
-            self.feed(server, LinkClosed(peer))
-            self.feed(server, LinkOpened(peer))
+            self.feed(server, CausalLinkClosed(peer))
+            self.feed(server, CausalLinkOpened(peer))
         self.run()
 
     def feed(self, server: int, given: Input) -> None:
@@ -72,14 +72,14 @@ class Domain:
         for output in self.servers[server].step([given], self.now):
             if isinstance(output, WriteRecord):
                 self.logs[server].append(output.record)
-            elif isinstance(output, SendMessage):
+            elif isinstance(output, SendToPeer):
                 self.sent.append((server, output))
             else:
                 self.outputs[server].append(output)
 
     def run(self) -> None:
         """Deliver all messages but those of the stopped ways."""
-        stopped: deque[tuple[int, SendMessage]] = deque()
+        stopped: deque[tuple[int, SendToPeer]] = deque()
         while self.sent:
             source, output = self.sent.popleft()
             if (source, output.server) in self.stopped:
@@ -90,7 +90,7 @@ class Domain:
 
     def publish(self, server: int, payload: str, *servers: int) -> None:
         """Publish an event, and let the messages arrive."""
-        self.feed(server, Publish(frozenset(servers), payload.encode()))
+        self.feed(server, PublishTo(frozenset(servers), payload.encode()))
         self.run()
 
     def free(self, source: int, destination: int) -> None:
@@ -158,7 +158,7 @@ def test_a_change_is_told_on_each_link_once() -> None:
     domain.publish(1, "a", 2, 4)
     headers: list[Header] = []
     for number in range(3):
-        domain.feed(2, Publish(frozenset({3}), b"%d" % number))
+        domain.feed(2, PublishTo(frozenset({3}), b"%d" % number))
         (output,) = (each.message for at, each in domain.sent if at == 2 and isinstance(each.message, Carried))
         headers.append(domain.servers[3].outgoing.link(2).decoder.decode(output.header))
         domain.run()
@@ -245,11 +245,11 @@ def test_the_window_bounds_what_is_on_its_way() -> None:
 
 def test_beyond_the_retention_there_is_a_gap() -> None:
     domain = Domain(2, CausalLimits(retained_events_max=2))
-    domain.feed(1, LinkClosed(2))
-    domain.feed(2, LinkClosed(1))
+    domain.feed(1, CausalLinkClosed(2))
+    domain.feed(2, CausalLinkClosed(1))
     domain.publish(1, "first", 2)
     domain.connect(1, 2)
-    domain.feed(1, LinkClosed(2))
+    domain.feed(1, CausalLinkClosed(2))
     for number in range(5):
         domain.publish(1, str(number), 2)
     assert len(domain.servers[1].outgoing.retained) == 2
@@ -376,8 +376,8 @@ def test_a_new_link_tells_again_what_was_lost_on_the_one_before() -> None:
 def test_rows_stand_for_the_records() -> None:
     """The live state, one from its records, and one from its rows have the same rows."""
     domain = Domain(4, CausalLimits(retained_events_max=3, kept_events_max=2))
-    domain.feed(1, LinkClosed(3))
-    domain.feed(3, LinkClosed(1))
+    domain.feed(1, CausalLinkClosed(3))
+    domain.feed(3, CausalLinkClosed(1))
     for number in range(8):
         domain.publish(1, f"a{number}", 2, 3)
         domain.publish(2, f"b{number}", 1, 4)

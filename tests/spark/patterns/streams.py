@@ -10,13 +10,13 @@ import pyarrow as pa
 from tests.published import published
 from tests.spark.history.batches import Form, batch_of
 from wanderbus.event import Event, EventId
-from wanderbus.patterns import NEVER_US, Detection, Occurrence, Pattern
+from wanderbus.patterns import NEVER_US, AcceptedEvent, Detection, Pattern
 from wanderbus.records import encode_record
 
 START_US = 1_700_000_000_000_000
 
 
-def random_stream(count: int, seed: int) -> list[Occurrence]:
+def random_stream(count: int, seed: int) -> list[AcceptedEvent]:
     """Return events of some keys at times that are often equal; some lack the key, and some belong to no step."""
     draw = random.Random(seed)
     found, at_us = [], START_US
@@ -26,11 +26,11 @@ def random_stream(count: int, seed: int) -> list[Occurrence]:
         if draw.random() < 0.05:
             del attributes["k"]
         event = Event(draw.choice(["event", "event", "event", "other"]), attributes, at_us - draw.randrange(3_000_000))
-        found.append(Occurrence(event, offset, at_us, f"s-1-{offset}"))
+        found.append(AcceptedEvent(event, offset, at_us, f"s-1-{offset}"))
     return found
 
 
-def batch(occurrences: Sequence[Occurrence], form: Form) -> pa.RecordBatch:
+def batch(occurrences: Sequence[AcceptedEvent], form: Form) -> pa.RecordBatch:
     """Return events as a batch with the columns that patterns need."""
     rows = batch_of([each.event for each in occurrences], form)
     offsets = pa.array([each.offset for each in occurrences], pa.int64())
@@ -49,6 +49,6 @@ def batch(occurrences: Sequence[Occurrence], form: Form) -> pa.RecordBatch:
     return rows.append_column("number", offsets)
 
 
-def expected(pattern: Pattern, occurrences: Sequence[Occurrence]) -> list[Detection]:
+def expected(pattern: Pattern, occurrences: Sequence[AcceptedEvent]) -> list[Detection]:
     """Return the detections of the automaton alone, which gets all events at once."""
     return pattern.advance(pattern.start(), pattern.classify(occurrences), NEVER_US)[1]

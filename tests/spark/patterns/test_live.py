@@ -13,7 +13,7 @@ from tests.published import published
 from tests.spark.patterns.streams import START_US, expected, random_stream
 from wanderbus.errors import StorageError
 from wanderbus.event import Event, EventId
-from wanderbus.patterns import Counts, Detection, Occurrence, compile_pattern
+from wanderbus.patterns import AcceptedEvent, Counts, Detection, compile_pattern
 from wanderbus.pipeline.engine import SETTINGS
 from wanderbus.pipeline.patterns import LivePattern
 from wanderbus.pipeline.patterns.live_job import PatternFailed, add_counts
@@ -58,7 +58,7 @@ class Taken:
         return sorted(each.id for several in self.batches.values() for each in several)
 
 
-def records_of(several: Sequence[Occurrence]) -> list[Record]:
+def records_of(several: Sequence[AcceptedEvent]) -> list[Record]:
     records: list[Record] = [Started(at_us=START_US, server="s", incarnation=1)]
     for each in several:
         id = EventId("s", 1, each.offset)
@@ -71,8 +71,11 @@ def test_a_log_that_grows_between_runs_has_the_detections_of_the_whole(
 ) -> None:
     pattern, several = compile_pattern(ABOTHER), random_stream(900, 7)[1:]
     after = Event("event", {"k": "x", "kind": "a"}, LATE_US)
-    several += [Occurrence(after, 900, LATE_US, "s-1-900"), Occurrence(Event("event", {}), 901, LATE_US, "s-1-901")]
-    late = Occurrence(Event("event", {"k": "x", "kind": "b"}, START_US), 902, LATE_US, "s-1-902")
+    several += [
+        AcceptedEvent(after, 900, LATE_US, "s-1-900"),
+        AcceptedEvent(Event("event", {}), 901, LATE_US, "s-1-901"),
+    ]
+    late = AcceptedEvent(Event("event", {"k": "x", "kind": "b"}, START_US), 902, LATE_US, "s-1-902")
     records, taken = records_of([*several, late]), Taken()
     log = write_log(records, per_segment=400, durable=500)
     job = LivePattern(quick, log, tmp_path / "c", pattern, taken.take, records_per_batch=300)

@@ -17,7 +17,7 @@ from tests.published import published
 from tests.spark.patterns.fake_store import FakeQuery
 from tests.spark.patterns.streams import START_US
 from wanderbus.event import Event, EventId
-from wanderbus.patterns import Detection, Occurrence, Pattern, PatternError, compile_pattern
+from wanderbus.patterns import AcceptedEvent, Detection, Pattern, PatternError, compile_pattern
 from wanderbus.pipeline.patterns.bucket_states import BUCKETS, bucket_of
 from wanderbus.records import encode_record
 
@@ -36,14 +36,14 @@ def compiled(pattern: P, clause: str) -> Pattern:
         raise
 
 
-def occurrence(each: E, received_us: int | None = None, start_us: int = START_US) -> Occurrence:
+def occurrence(each: E, received_us: int | None = None, start_us: int = START_US) -> AcceptedEvent:
     """Return an event that was published at its time, counted from ``start_us``."""
     attributes = {"k": each.key, "kind": each.kind} | ({} if each.value is None else {"v": each.value})
     at_us = start_us + each.time * SECOND_US
-    return Occurrence(Event("event", attributes, at_us), each.offset, received_us or at_us, f"s-1-{each.offset}")
+    return AcceptedEvent(Event("event", attributes, at_us), each.offset, received_us or at_us, f"s-1-{each.offset}")
 
 
-def records(several: Sequence[Occurrence]) -> pa.RecordBatch:
+def records(several: Sequence[AcceptedEvent]) -> pa.RecordBatch:
     """Return records of events, and one of another kind at the same time, as the source gives them."""
     events = [
         encode_record(published(each.event, number=each.offset, id=EventId("s", 1, each.offset))) for each in several
@@ -59,12 +59,12 @@ def records(several: Sequence[Occurrence]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def divided(several: Sequence[Occurrence], cuts: Sequence[int]) -> list[Sequence[Occurrence]]:
+def divided(several: Sequence[AcceptedEvent], cuts: Sequence[int]) -> list[Sequence[AcceptedEvent]]:
     places = [0, *sorted(min(cut, len(several)) for cut in cuts), len(several)]
     return [several[first:end] for first, end in pairwise(places)]
 
 
-def certain(pattern: Pattern, several: Sequence[Occurrence], watermark_us: int) -> list[Detection]:
+def certain(pattern: Pattern, several: Sequence[AcceptedEvent], watermark_us: int) -> list[Detection]:
     """Return the detections of the automaton alone that are certain at a watermark."""
     return pattern.advance(pattern.start(), pattern.classify(several), watermark_us)[1]
 
@@ -86,7 +86,7 @@ def test_batches_of_a_log_have_the_detections_of_the_whole(
     expected = certain(own, several, query.watermark_us)
     event(f"{min(len(expected), 3)} detections")
     assert by_id(query.detections) == by_id(expected)
-    query.batch([records([Occurrence(Event("other", {}), 2_000, START_US + 10**12, "s-1-2000")])])
+    query.batch([records([AcceptedEvent(Event("other", {}), 2_000, START_US + 10**12, "s-1-2000")])])
     assert by_id(query.detections) == by_id(certain(own, several, query.watermark_us))
     assert query.stored == 0
     assert query.counts.late == 0
@@ -108,7 +108,7 @@ def test_within_the_lateness_order_changes_nothing_and_the_rest_is_counted(
     shuffled = data.draw(st.permutations([occurrence(each, LATEST_US, start_us) for each in events]))
     repeated = [each for each in shuffled if data.draw(st.integers(0, 5)) == 0]
     query = FakeQuery(own)
-    on_time: list[Occurrence] = []
+    on_time: list[AcceptedEvent] = []
     late = 0
     for part in divided([*shuffled, *repeated], cuts):
         watermark_us = query.watermark_us
@@ -136,7 +136,7 @@ def test_the_watermark_alone_ends_an_absence() -> None:
 def test_records_of_any_kind_move_the_watermark_of_receipt(seconds: int) -> None:
     query = FakeQuery(compile_pattern(ABSENT))
     query.batch([records([occurrence(E(1, 1, "x", "a", None))])])
-    other = Occurrence(Event("other", {}), 2, START_US + seconds * SECOND_US, "s-1-2")
+    other = AcceptedEvent(Event("other", {}), 2, START_US + seconds * SECOND_US, "s-1-2")
     query.batch([records([other])])
     assert len(query.detections) == (seconds == 4)
 
@@ -148,13 +148,13 @@ def test_a_key_with_an_early_time_is_not_silent(source: str, start_us: int) -> N
     for offset, (seconds, kind) in enumerate([(0, "a"), (1, "c"), (4, "b"), (5, "b")]):
         at_us = begin_us + seconds * SECOND_US
         attributes = {"k": "x", "kind": kind, "when": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)}
-        query.batch([records([Occurrence(Event("event", attributes, at_us), offset, LATEST_US, f"s-1-{offset}")])])
+        query.batch([records([AcceptedEvent(Event("event", attributes, at_us), offset, LATEST_US, f"s-1-{offset}")])])
     assert [each.at_us for each in query.detections] == [begin_us + 2 * SECOND_US]
 
 
 def test_an_event_from_the_future_makes_no_other_late() -> None:
     query = FakeQuery(compile_pattern(f"{ABSENT} on publication time"))
-    future = Occurrence(Event("event", {"k": "x", "kind": "b"}, LATEST_US), 1, START_US, "s-1-1")
+    future = AcceptedEvent(Event("event", {"k": "x", "kind": "b"}, LATEST_US), 1, START_US, "s-1-1")
     for part in (future, *(occurrence(E(time, 1 + time, "x", "a", None)) for time in (1, 2, 6))):
         query.batch([records([part])])
     assert query.counts.late == 0

@@ -117,7 +117,7 @@ arrived = st.builds(
         dropped=st.lists(dropped, max_size=2).map(tuple),
     ),
 )
-causal_changes = st.builds(causal.Acknowledged, numbers, numbers).map(encode_change)
+causal_changes = st.builds(causal.CausalAcknowledged, numbers, numbers).map(encode_change)
 _member = {"at_us": times, "user": texts, "session": texts}
 
 records: st.SearchStrategy[Record] = st.one_of(

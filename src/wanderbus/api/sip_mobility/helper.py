@@ -25,8 +25,8 @@ from wanderbus.api.sip_mobility.stack import SIPStack
 from wanderbus.errors import Closed, ConfigurationError, LocalProtocolError, NoResponse, SIPParseError, Unreachable
 from wanderbus.machine import Address, Output, shown
 from wanderbus.mobility.messages import (
+    AcceptOffer,
     AddressChanged,
-    Answer,
     ChangeMedia,
     CreateSession,
     Refuse,
@@ -225,7 +225,7 @@ class SIPHelper:
 
     def accept(self, session: str, media: MediaDescription) -> None:
         """Respond 200 to the INVITE that waits in ``session``, or 488 if it offers nothing like ``media``."""
-        self._stack.feed(Answer(session, media))
+        self._stack.feed(AcceptOffer(session, media))
 
     def refuse(self, session: str, status: int) -> None:
         """Respond ``status`` to the INVITE that waits in ``session``; LocalProtocolError unless that refuses."""

@@ -11,7 +11,7 @@ from typing import Final
 from wanderbus.api.sip_mobility.ports import Transport, take_ports
 from wanderbus.errors import Closed, LocalProtocolError
 from wanderbus.machine import Address, Input, Output
-from wanderbus.mobility.messages import Stop, Unregistered
+from wanderbus.mobility.messages import StopUserAgent, Unregistered
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.request_handlers import RequestHandlers
 from wanderbus.mobility.session.session import SIPSession
@@ -92,7 +92,7 @@ class SIPStack:
             return
         self._farewell = asyncio.Event()
         self._unregistered = False
-        self._driver.feed(Stop())
+        self._driver.feed(StopUserAgent())
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s_max):

@@ -20,7 +20,7 @@ from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.state.engine_events import life_at, successor_of
 from wanderbus.broker.state.replays import is_read
-from wanderbus.broker.state.rows import Life, SubscriptionRow, session_key
+from wanderbus.broker.state.rows import SubscriptionLife, SubscriptionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 
 
@@ -59,7 +59,7 @@ class MatchedDelivery:
     def _decide(self, matched: EngineEvent, decided: Decided) -> None:
         event, behind = matched.event, list[str]()
         restricted: list[tuple[str, int]] = []
-        of_session: dict[str, list[tuple[SubscriptionRow, Life]]] = {}
+        of_session: dict[str, list[tuple[SubscriptionRow, SubscriptionLife]]] = {}
         for row, life in self._receiving(matched, decided, behind):
             subscription = row.subscription
             last_us = decided.last_us.get(subscription.id, row.last_us)
@@ -84,7 +84,7 @@ class MatchedDelivery:
     def _notification(
         self,
         key: str,
-        rows: list[tuple[SubscriptionRow, Life]],
+        rows: list[tuple[SubscriptionRow, SubscriptionLife]],
         undecided: dict[str, Undecided],
         decided: Decided,
     ) -> records.Notified:
@@ -104,7 +104,7 @@ class MatchedDelivery:
 
     def _receiving(
         self, matched: EngineEvent, decided: Decided, behind: list[str]
-    ) -> Iterator[tuple[SubscriptionRow, Life]]:
+    ) -> Iterator[tuple[SubscriptionRow, SubscriptionLife]]:
         """Yield the subscriptions that were live when the event was accepted, by number, each with that life.
 
         Add those that have not caught up with the log to ``behind``, and expired ones to ``decided``.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container
 from typing import Final
 
 from wanderbus import protocol
-from wanderbus.broker.interest.leader_lease import LeaderLease, Waiting
+from wanderbus.broker.interest.leader_lease import LeaderLease, WaitingRequest
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import FiltersArrived, LeaderLinkChanged, SendToLeader
 from wanderbus.broker.state.journal import Journal
@@ -94,10 +94,10 @@ class LeaderFilters:
                 self._ask(subject, lease)
             elif self._is_usable(lease):
                 return False
-        lease.waiting[link] = Waiting(link, subject, number)
+        lease.waiting[link] = WaitingRequest(link, subject, number)
         return True
 
-    def link_changed(self, given: LeaderLinkChanged, watched: Container[str]) -> list[Waiting]:
+    def link_changed(self, given: LeaderLinkChanged, watched: Container[str]) -> list[WaitingRequest]:
         """Note that the link to a leader has opened or closed; return the requests that wait for it no longer.
 
         Leases continue while it is closed. On a new link those of ``watched`` subjects, which agents here use, are
@@ -119,7 +119,7 @@ class LeaderFilters:
                 released += _release(each)
         return released
 
-    def arrived(self, given: FiltersArrived) -> list[Waiting]:
+    def arrived(self, given: FiltersArrived) -> list[WaitingRequest]:
         """Use filters of a leader from now on; return the requests that have waited for them."""
         lease = self._leases.get(given.filters.subject)
         if lease is not None and lease.arrived(given.filters, self._links.now):
@@ -156,7 +156,7 @@ class LeaderFilters:
         self._journal.emit_now(SendToLeader(lease.leader, self._links_to[lease.leader], request))
 
 
-def _release(lease: LeaderLease) -> list[Waiting]:
+def _release(lease: LeaderLease) -> list[WaitingRequest]:
     """Return the requests that wait, which then wait no longer."""
     released, lease.waiting = list(lease.waiting.values()), {}
     return released

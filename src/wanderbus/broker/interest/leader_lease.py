@@ -7,7 +7,7 @@ import msgspec
 from wanderbus.protocol.leased_filters import LeasedFilters
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingRequest(msgspec.Struct, frozen=True):
     """Request of the agent on ``link`` that waits for a leader."""
 
     link: int
@@ -19,5 +19,5 @@ class LeaderLease(LeasedFilters, kw_only=True):
     """Lease of this server on the filters of one subject, at ``leader``."""
 
     leader: str
-    waiting: dict[int, Waiting] = msgspec.field(default_factory=dict)
+    waiting: dict[int, WaitingRequest] = msgspec.field(default_factory=dict)
     """Requests of agents that wait for the answer, by link."""

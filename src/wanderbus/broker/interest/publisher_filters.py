@@ -18,7 +18,7 @@ from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.filter_watch import Watch
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of, subjects_of
 from wanderbus.broker.interest.leader_filters import LEASES_MAX, LeaderFilters
-from wanderbus.broker.interest.leader_lease import Waiting
+from wanderbus.broker.interest.leader_lease import WaitingRequest
 from wanderbus.broker.interest.lease_marks import LeaseMarks
 from wanderbus.broker.interest.merge_pace import MERGE_ALL_WORK_MAX, MergePace
 from wanderbus.broker.interest.phase_counts import PhaseCounts
@@ -307,7 +307,7 @@ class PublisherFilters:
                 watched = [] if found is None else [(subject, found)]
                 self._when_used(watched, self.leaders.confirmation(given))
 
-    def _answer_waiting(self, waiting: Iterable[Waiting]) -> None:
+    def _answer_waiting(self, waiting: Iterable[WaitingRequest]) -> None:
         for each in waiting:
             if (link := self._links.get(each.link)) is not None:
                 self._answer(link, each.subject, each.number)

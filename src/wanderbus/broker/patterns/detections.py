@@ -16,7 +16,7 @@ from wanderbus import records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.messages import PastEvent
-from wanderbus.broker.patterns.outcome import TOO_LARGE, Outcome, lost_event, outcome_of
+from wanderbus.broker.patterns.outcome import TOO_LARGE, PatternOutcome, lost_event, outcome_of
 from wanderbus.broker.patterns.pattern_work import PER_S, TURN_UNITS, PatternWork
 from wanderbus.broker.publish.notifying import notification_of
 from wanderbus.broker.queues.queue_limits import Added
@@ -123,7 +123,7 @@ class Detections:
         return done
 
     def _record(
-        self, row: SubscriptionRow, advance: Advance, outcomes: Sequence[Outcome], left_out: tuple[int, ...]
+        self, row: SubscriptionRow, advance: Advance, outcomes: Sequence[PatternOutcome], left_out: tuple[int, ...]
     ) -> None:
         """Record how far a pattern was matched, and send what its subscription gets."""
         state, subscription = self._state, row.subscription

@@ -17,7 +17,7 @@ TOO_LARGE: Final = "event_bytes_max"
 """Bound under which a detection is lost that cannot be an event, because its attributes are too large."""
 
 
-class Outcome(NamedTuple):
+class PatternOutcome(NamedTuple):
     """An event for the subscription, and the bound if it gets a gap instead; ``at_us`` is by the pattern's time."""
 
     at_us: int
@@ -25,21 +25,21 @@ class Outcome(NamedTuple):
     undecided: Undecided | None
 
 
-def outcome_of(pattern: Pattern, match: Complete, work_max: int) -> Outcome:
+def outcome_of(pattern: Pattern, match: Complete, work_max: int) -> PatternOutcome:
     """Return what a subscription gets for a complete match."""
     if (units := pattern.detection_work(match)) > work_max:
         detection = pattern.empty_detection(match)
-        return Outcome(match.at_us, _short(detection.subject, detection.id), Undecided(TOO_COSTLY, units))
+        return PatternOutcome(match.at_us, _short(detection.subject, detection.id), Undecided(TOO_COSTLY, units))
     detection = pattern.detection(match)
     try:
-        return Outcome(match.at_us, checked_bytes(detection.to_event()), None)
+        return PatternOutcome(match.at_us, checked_bytes(detection.to_event()), None)
     except (EventError, LimitExceeded):
-        return Outcome(match.at_us, _short(detection.subject, detection.id), Undecided(TOO_LARGE, 0))
+        return PatternOutcome(match.at_us, _short(detection.subject, detection.id), Undecided(TOO_LARGE, 0))
 
 
-def lost_event(pattern: Pattern, at_us: int, name: str, undecided: Undecided) -> Outcome:
+def lost_event(pattern: Pattern, at_us: int, name: str, undecided: Undecided) -> PatternOutcome:
     """Return what a subscription gets for the event ``name`` that its pattern did not take."""
-    return Outcome(at_us, _short(pattern.declaration.subject, name), undecided)
+    return PatternOutcome(at_us, _short(pattern.declaration.subject, name), undecided)
 
 
 def _short(subject: str, name: str) -> bytes:

@@ -17,10 +17,10 @@ from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.messages import (
     ArrivalMatched,
-    ArrivalsLost,
     ArrivalsTaken,
     ArrivalsWanted,
     EventArrived,
+    LeaderEventsLost,
 )
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.rollback.messages import ArrivalsRewound
@@ -93,7 +93,7 @@ class Arrivals:
         if len(events) > 1:
             self._subscriptions.matcher.prematch(events)
 
-    def lose(self, given: ArrivalsLost) -> None:
+    def lose(self, given: LeaderEventsLost) -> None:
         """Record that events are lost, with a gap for each subscription that they may have matched."""
         if not self._is_next(given):
             return
@@ -115,7 +115,7 @@ class Arrivals:
         row = self._state.leaders.get(leader) or _NONE
         self._lose(ArrivalsRewound(leader, row.epoch, row.number, is_own=False), 1, RESTORED)
 
-    def _lose(self, given: ArrivalsLost | ArrivalsRewound, count: int, reason: str) -> None:
+    def _lose(self, given: LeaderEventsLost | ArrivalsRewound, count: int, reason: str) -> None:
         state = self._state
         self._catch_up.lost(given.leader)
         lost = records.ArrivalsLost(
@@ -132,7 +132,7 @@ class Arrivals:
             self._links.notify(state.sessions[session_key(each.user, each.session)], each.subscriptions)
         self._journal.emit(ArrivalsTaken(given.leader, given.epoch, given.number))
 
-    def _is_next(self, given: EventArrived | ArrivalsLost) -> bool:
+    def _is_next(self, given: EventArrived | LeaderEventsLost) -> bool:
         """Return whether ``given`` follows what has arrived; else acknowledge a repeat, or ask for what is missing."""
         row = self._state.leaders.get(given.leader) or _NONE
         number = row.number
@@ -160,7 +160,7 @@ class Arrivals:
             leader,
         )
 
-    def _ask_again(self, given: EventArrived | ArrivalsLost, number: int) -> None:
+    def _ask_again(self, given: EventArrived | LeaderEventsLost, number: int) -> None:
         """Ask for the events behind ``number``, once: all that are on their way are behind the same hole."""
         if self._wanted.get(given.leader) != (given.epoch, number):
             self._wanted[given.leader] = given.epoch, number

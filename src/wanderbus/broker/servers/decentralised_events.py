@@ -122,7 +122,7 @@ class DecentralisedEvents:
         links, self._links_to = self._links_to, {}
         for number, link in links.items():
             self._journal.emit_now(LinkDropped(link, "the disk was full"))
-            self._step(causal.LinkClosed(number))
+            self._step(causal.CausalLinkClosed(number))
 
     # Publishing -------------------------------------------------------------------------------------------------
 
@@ -142,12 +142,12 @@ class DecentralisedEvents:
         """Return the sending of an accepted event; :meth:`perform` has to follow its record, with nothing between."""
         assert self._machine is not None
         payload = encode_payload(acceptance.id, self._state.wall_us, acceptance.event)
-        publish = causal.Publish(self.index.destinations(event), payload)
+        publish = causal.PublishTo(self.index.destinations(event), payload)
         outputs = self._machine.step([publish], self._links.now)
         self._ahead(outputs)
         sent = outputs.pop(0)
         assert isinstance(sent, causal.WriteRecord)
-        assert isinstance(sent.record, causal.Sent)
+        assert isinstance(sent.record, causal.CausalSent)
         return Sending(encode_header(sent.record.header), outputs, is_wanted=bool(publish.servers))
 
     # Inputs -----------------------------------------------------------------------------------------------------
@@ -164,12 +164,12 @@ class DecentralisedEvents:
             case DirectLinkOpened(link=link, server=server):
                 number = self.channels.servers.index(server)
                 self._links_to[number] = link
-                self._step(causal.LinkClosed(number), causal.LinkOpened(number))
+                self._step(causal.CausalLinkClosed(number), causal.CausalLinkOpened(number))
             case DirectLinkClosed(link=link, server=server):
                 number = self.channels.servers.index(server)
                 if self._links_to.get(number) == link:
                     del self._links_to[number]
-                    self._step(causal.LinkClosed(number))
+                    self._step(causal.CausalLinkClosed(number))
             case TimerFired():
                 self._step(given)
 
@@ -183,7 +183,7 @@ class DecentralisedEvents:
                 raise RemoteProtocolError("its domain file has other servers than ours; use the same file", None)
             if isinstance(message, causal.Hello) and message.seen is not None and not self._has(given, message.seen):
                 return
-            if isinstance(message, causal.Carried | causal.Answered) and message.payload:
+            if isinstance(message, causal.Carried | causal.AskAnswered) and message.payload:
                 # An event that was held is decoded again when it is delivered.
                 self._decoded = message.payload, _event_of(message.payload)
             self._step(causal.MessageCame(number, message))
@@ -250,7 +250,7 @@ class DecentralisedEvents:
         rewound_by: int | None = None
         for output in outputs:
             match output:
-                case causal.WriteRecord(record=causal.Accepted(payload=payload)) if payload != MARK:
+                case causal.WriteRecord(record=causal.CausalDelivered(payload=payload)) if payload != MARK:
                     self._write(changes)
                 case causal.WriteRecord(record=record):
                     changes.append(record)
@@ -258,7 +258,7 @@ class DecentralisedEvents:
                     self._deliver(header, payload)
                 case causal.GapFound():
                     self._lose(output, changes)
-                case causal.SendMessage(server=server, message=message):
+                case causal.SendToPeer(server=server, message=message):
                     self._write(changes)
                     if link := self._links_to.get(server):
                         if isinstance(message, causal.Hello):
@@ -288,7 +288,7 @@ class DecentralisedEvents:
     def _write(self, changes: list[causal.AnyCausalRecord]) -> None:
         """Write ``changes``, and clear the list. Cursors and marks may be lost: the other servers repeat them."""
         if changes:
-            urgent = not all(isinstance(each, causal.Acknowledged | causal.MarkHeard) for each in changes)
+            urgent = not all(isinstance(each, causal.CausalAcknowledged | causal.MarkHeard) for each in changes)
             encoded = tuple(map(encode_change, changes))
             self._journal.write(records.CausalChanged(at_us=self._state.wall_us, changes=encoded), urgent=urgent)
             changes.clear()
@@ -299,7 +299,7 @@ class DecentralisedEvents:
         known = self._state.decentralised.seen.get(arrival.leader)
         if known is not None and arrival.id <= known.id:
             # Its server has published it again, after a rollback of its log.
-            self._write([causal.Accepted(header, payload)])
+            self._write([causal.CausalDelivered(header, payload)])
             return
         event = self._decoded[1] if self._decoded[0] is payload else _event_of(payload)
         report = partial(DecentralisedArrivalMatched, event.subject)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from wanderbus.broker.links import Links
-from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.readers import Link, OpenReader
 from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.event import Event
@@ -41,11 +41,11 @@ class Diagnostics:
         """Return what waits for answers, by part; a part where nothing waits is absent."""
         return {name: waiting for name, part in self._parts.items() if (waiting := part.waiting)}
 
-    def unserved(self) -> Iterator[tuple[Link, Reader]]:
+    def unserved(self) -> Iterator[tuple[Link, OpenReader]]:
         """Yield readers that are sent nothing though something waits and nothing is unacknowledged: always none."""
         return self._links.unserved()
 
-    def readers(self) -> Iterator[tuple[Link, Reader]]:
+    def readers(self) -> Iterator[tuple[Link, OpenReader]]:
         """Yield every reader with its link."""
         return ((link, reader) for link in self._links.all() for reader in link.readers())
 

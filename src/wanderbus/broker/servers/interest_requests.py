@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
-from wanderbus.broker.messages import DecentralisedInterestChanged, InterestChanged
+from wanderbus.broker.messages import DecentralisedInterestChanged, OrderedInterestChanged
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.held_answers import Answer, HeldAnswers
 from wanderbus.errors import FilterError, Refused
@@ -64,7 +64,7 @@ class InterestRequests:
                 self._reported[subscription.id] = tuple(names)
                 self._held.hold(subscription.id, [*names, *self._unmet])
         if added:
-            self._journal.emit(InterestChanged(added))
+            self._journal.emit(OrderedInterestChanged(added))
         if added_decentralised:
             self._journal.emit(DecentralisedInterestChanged(added_decentralised))
 
@@ -104,7 +104,7 @@ class InterestRequests:
         """Report the end of a subscription, once the record of it is durable."""
         if (names := self._reported.pop(subscription, None)) is not None:
             self._held.give(subscription)
-            self._journal.emit(InterestChanged({}, names))
+            self._journal.emit(OrderedInterestChanged({}, names))
             if self._channels is not None and self._channels.decentralised is not None:
                 self._journal.emit(DecentralisedInterestChanged({}, names))
 

@@ -9,8 +9,8 @@ from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import (
-    ArrivalsLost,
     EventArrived,
+    LeaderEventsLost,
     PublishAnswered,
 )
 from wanderbus.broker.publish.delivery import Delivery
@@ -91,7 +91,7 @@ class PeerEvents:
     def on_input(self, given: OfPeers) -> None:
         """Take an input about other servers."""
         match given:
-            case ArrivalsLost():
+            case LeaderEventsLost():
                 self._arrivals.lose(given)
             case InterestLost(leader=leader):
                 self._arrivals.missed(leader)

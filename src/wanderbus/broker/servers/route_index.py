@@ -12,7 +12,7 @@ from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.measured_filter import measured
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.channels.decentralised_channels import DecentralisedChannels
-from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, Taken
+from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, StreamResult
 from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.event import Event
 from wanderbus.matching import Kernel
@@ -60,7 +60,7 @@ class RouteIndex:
         self._is_complete.add(subject)
         return None
 
-    def change(self, route: Route, taken: Taken) -> None:
+    def change(self, route: Route, taken: StreamResult) -> None:
         """Take over how a route has changed."""
         for each in taken.removed:
             self._matcher.remove(_name(route, each))
@@ -69,7 +69,7 @@ class RouteIndex:
 
     def forget(self, route: Route) -> None:
         """Remove a route whose interest is unknown from now on."""
-        self.change(route, Taken(None, removed=tuple(self._routes.filters(route))))
+        self.change(route, StreamResult(None, removed=tuple(self._routes.filters(route))))
         self._is_complete.clear()
 
     def destinations(self, event: Event) -> frozenset[int]:

@@ -17,7 +17,7 @@ from wanderbus import protocol
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued, QueuedGap
 from wanderbus.broker.reader_windows import ReaderWindows
-from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.readers import Link, OpenReader
 from wanderbus.broker.servers.session_head import SessionHead
 from wanderbus.event import Loss
 
@@ -57,17 +57,17 @@ class ServerReaders:
                 self._send_event(link, whole, event)
             _pass(queue, heads, whole.sent)
 
-    def _send_events(self, queue: SessionQueue, link: Link, whole: Reader) -> None:
+    def _send_events(self, queue: SessionQueue, link: Link, whole: OpenReader) -> None:
         """Send the events that directly follow what was sent: usually all of them."""
         while (event := queue.waiting(whole.sent + 1)) is not None and self._windows.has_room(link, whole):
             self._send_event(link, whole, event)
 
-    def _send_event(self, link: Link, whole: Reader, event: Queued) -> None:
+    def _send_event(self, link: Link, whole: OpenReader, event: Queued) -> None:
         data = event.event
         self._send(link, protocol.NotifyServer(event.number, whole.sent, data.id, data.at_us, msgspec.Raw(data.data)))
         whole.send(event)
 
-    def _send_gap(self, link: Link, whole: Reader, heads: list[SessionHead], event: Queued | None) -> None:
+    def _send_gap(self, link: Link, whole: OpenReader, heads: list[SessionHead], event: Queued | None) -> None:
         gaps = [(each.subscription, each.item.beyond(whole.sent)) for each in heads if type(each.item) is QueuedGap]
         first, last = min(gap.number for _, gap in gaps), max(gap.last for _, gap in gaps)
         if event is not None:

@@ -13,7 +13,7 @@ from wanderbus import protocol
 from wanderbus.broker.state.rows import SessionRow
 
 
-class Sessions(Protocol):
+class SessionsByKey(Protocol):
     """The sessions of a server, by key, and those of one user."""
 
     @property
@@ -32,7 +32,7 @@ class ServerUsers:
     :param domain: the domain of the server; with "" no user is reserved
     """
 
-    def __init__(self, state: Sessions, domain: str) -> None:
+    def __init__(self, state: SessionsByKey, domain: str) -> None:
         self._state = state
         self._ending = f"@servers.{domain}" if domain else ""
         self.users = {each.user for each in state.sessions.values() if self.reserves(each.user)}

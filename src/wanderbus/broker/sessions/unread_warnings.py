@@ -12,7 +12,7 @@ from wanderbus import protocol
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.messages import SubscriptionUnread
 from wanderbus.broker.queues.queue import SubscriptionQueue
-from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.readers import Link, OpenReader
 from wanderbus.broker.state.rows import SubscriptionRow
 
 WARNINGS_MAX: Final = 16
@@ -64,7 +64,7 @@ class UnreadWarnings:
                 if able := [link for link in links if bound_to in (None, link.device)]:
                     yield row, queue, able
 
-    def _is_stalled(self, reader: Reader) -> bool:
+    def _is_stalled(self, reader: OpenReader) -> bool:
         full_since = reader.full_since
         return full_since is not None and not reader.is_reported and self._links.now - full_since >= self._blocked_s
 
@@ -74,7 +74,7 @@ class UnreadWarnings:
         for link in links:
             self._links.send(link, protocol.NotRead(row.subscription, queue.waiting))
 
-    def _window_full(self, row: SubscriptionRow, queue: SubscriptionQueue, link: Link, reader: Reader) -> None:
+    def _window_full(self, row: SubscriptionRow, queue: SubscriptionQueue, link: Link, reader: OpenReader) -> None:
         assert reader.full_since is not None
         reader.is_reported = True
         self._report(row, link.device, queue.waiting, reader.full_since)

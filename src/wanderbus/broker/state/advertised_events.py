@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from wanderbus import records
 from wanderbus.broker.state.rows import AdvertisementRow
-from wanderbus.broker.state.tables import Table
+from wanderbus.broker.state.tables import RowTable
 
 
-class AdvertisedEvents(Table[AdvertisementRow]):
+class AdvertisedEvents(RowTable[AdvertisementRow]):
     """One row for each live advertisement, by its id; ``advertisements`` is the name of the table."""
 
     def __init__(self) -> None:

@@ -10,12 +10,12 @@ import msgspec
 from wanderbus import records
 from wanderbus.broker.state.causal_tables import causal_tables
 from wanderbus.broker.state.rows import RouteRow, SeenRow, ServerRow
-from wanderbus.broker.state.tables import Stored, Table
+from wanderbus.broker.state.tables import RowTable, Stored
 from wanderbus.channels.causal.header import Header
-from wanderbus.channels.causal.interface import Accepted, AnyCausalRecord, Sent
+from wanderbus.channels.causal.interface import AnyCausalRecord, CausalDelivered, CausalSent
 from wanderbus.channels.causal.payload import encode_payload
 from wanderbus.channels.causal.state import CausalState
-from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, Taken
+from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, StreamResult
 from wanderbus.channels.interest.messages import FromSender, Stream, decode
 
 _header: Final = msgspec.msgpack.Decoder(Header)
@@ -33,8 +33,8 @@ class DecentralisedState:
         self.causal = CausalState()
         self.ahead = 0
         self.routes = IncomingStreams()
-        self._rows: Table[RouteRow] = Table("routes", RouteRow)
-        self.seen: Table[SeenRow] = Table("causal_seen", SeenRow)
+        self._rows: RowTable[RouteRow] = RowTable("routes", RouteRow)
+        self.seen: RowTable[SeenRow] = RowTable("causal_seen", SeenRow)
         """Last event of each other server that was delivered here, by its name."""
         self.tables: tuple[Stored, ...] = (*causal_tables(self.causal), self._rows, self.seen)
 
@@ -63,7 +63,7 @@ class DecentralisedState:
         if self._is_behind():
             acceptance = record.acceptance
             payload = encode_payload(acceptance.id, record.at_us, acceptance.event)
-            self.causal.apply(Sent(_header.decode(record.causal), payload))
+            self.causal.apply(CausalSent(_header.decode(record.causal), payload))
 
     def arrived(self, record: records.Arrived) -> None:
         """Apply an event of another server."""
@@ -71,7 +71,7 @@ class DecentralisedState:
         if self._is_behind():
             arrival = record.arrival
             payload = encode_payload(arrival.id, arrival.accepted_us, arrival.event)
-            self.causal.apply(Accepted(_header.decode(record.causal), payload))
+            self.causal.apply(CausalDelivered(_header.decode(record.causal), payload))
 
     def changed(self, changes: Iterable[bytes]) -> None:
         """Apply other changes of the causal order."""
@@ -79,11 +79,11 @@ class DecentralisedState:
             if self._is_behind():
                 self.causal.apply(_change.decode(each))
 
-    def route(self, record: records.RoutesChanged) -> Taken:
+    def route(self, record: records.RoutesChanged) -> StreamResult:
         """Apply a message about the interest of another server; a repeated one changes nothing."""
         return self.take_route(record.leader, _sent(record.message), 0.0)
 
-    def take_route(self, leader: str, message: FromSender, now: float) -> Taken:
+    def take_route(self, leader: str, message: FromSender, now: float) -> StreamResult:
         """Take a message of ``leader``, and put the row if it changes the table.
 
         The time bounds how often the whole is asked for. No message in the log leads to that.

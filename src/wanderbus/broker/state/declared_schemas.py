@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from wanderbus import records
-from wanderbus.broker.state.tables import Table
+from wanderbus.broker.state.tables import RowTable
 from wanderbus.subject_schemas import SubjectSchema
 
 
-class DeclaredSchemas(Table[SubjectSchema]):
+class DeclaredSchemas(RowTable[SubjectSchema]):
     """One row for each version; rows are never removed."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from wanderbus import records
 from wanderbus.broker.state.drops import drop_each
-from wanderbus.broker.state.rows import EventRow, Life, SubscriptionRow
+from wanderbus.broker.state.rows import EventRow, SubscriptionLife, SubscriptionRow
 from wanderbus.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def successor_of(state: BrokerState, row: SubscriptionRow) -> SubscriptionRow:
     return row
 
 
-def life_at(row: SubscriptionRow, offset: int, at_us: int, *, is_live: bool) -> Life | None:
+def life_at(row: SubscriptionRow, offset: int, at_us: int, *, is_live: bool) -> SubscriptionLife | None:
     """Return the life in which a subscription gets the event at ``offset`` of time ``at_us``, None if it does not."""
     for life in row.former:
         if life.first <= offset < life.end and (life.until_us is None or at_us < life.until_us):
@@ -113,7 +113,7 @@ def life_at(row: SubscriptionRow, offset: int, at_us: int, *, is_live: bool) -> 
     return None
 
 
-def _life_until(row: SubscriptionRow, end: int) -> Life:
+def _life_until(row: SubscriptionRow, end: int) -> SubscriptionLife:
     """Return the present life of a subscription, up to offset ``end``."""
     subscription = row.subscription
-    return Life(row.live_from, end, subscription.expires_us, restrictions=subscription.restrictions)
+    return SubscriptionLife(row.live_from, end, subscription.expires_us, restrictions=subscription.restrictions)

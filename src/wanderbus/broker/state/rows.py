@@ -316,7 +316,7 @@ class LogSpan(msgspec.Struct, frozen=True, array_like=True):
     end: int | None = None
 
 
-class Life(msgspec.Struct, frozen=True, array_like=True):
+class SubscriptionLife(msgspec.Struct, frozen=True, array_like=True):
     """Time in which a subscription was live: for events from offset ``first`` up to ``end``, before ``until_us``.
 
     The device ``abandoned_by`` ended it, and does not read what it still gets. ``restrictions`` are those that held;
@@ -355,7 +355,7 @@ class SubscriptionRow(msgspec.Struct):
     """First offset of the events that it gets from the matching engine, if it is live."""
     read_below: EventId | None = None
     """First event of the log of another server that it has not read there: earlier ones that arrive are not for it."""
-    former: tuple[Life, ...] = ()
+    former: tuple[SubscriptionLife, ...] = ()
     """Earlier times in which it was live, with events that the matching engine may not have matched yet."""
     holders: tuple[str, ...] = ()
     """Devices whose applications read it without keeping it: it ends with the last of them. Empty if it is kept."""

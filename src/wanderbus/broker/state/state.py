@@ -52,7 +52,7 @@ from wanderbus.broker.state.rows import (
 )
 from wanderbus.broker.state.session_moves import fence_session, import_session
 from wanderbus.broker.state.start import apply_events_lost, apply_rolled_back, apply_started, readable_as
-from wanderbus.broker.state.tables import Stored, Table
+from wanderbus.broker.state.tables import RowTable, Stored
 from wanderbus.epochs import Epochs, epoch_of
 from wanderbus.event import EventId
 from wanderbus.records import AnyRecord
@@ -83,23 +83,23 @@ class BrokerState:
         self.epoch = 0  # the latest one of the log, which the ids of its events have
         self.wall_us = 0
         self._reported_offset = 0
-        self.servers: Table[ServerRow] = Table("servers", ServerRow)
+        self.servers: RowTable[ServerRow] = RowTable("servers", ServerRow)
         """One row, for this server."""
         self.servers.put(server, ServerRow())
-        self.sessions: Table[SessionRow] = Table("sessions", SessionRow)
-        self.devices: Table[DeviceRow] = Table("devices", DeviceRow)
-        self.publishers: Table[PublisherRow] = Table("publishers", PublisherRow)
-        self.former: Table[FormerRow] = Table("former", FormerRow)
+        self.sessions: RowTable[SessionRow] = RowTable("sessions", SessionRow)
+        self.devices: RowTable[DeviceRow] = RowTable("devices", DeviceRow)
+        self.publishers: RowTable[PublisherRow] = RowTable("publishers", PublisherRow)
+        self.former: RowTable[FormerRow] = RowTable("former", FormerRow)
         """Removed devices by user."""
-        self.subscriptions: Table[SubscriptionRow] = Table("subscriptions", SubscriptionRow)
-        self.tombstones: Table[SubscriptionRow] = Table("tombstones", SubscriptionRow)
+        self.subscriptions: RowTable[SubscriptionRow] = RowTable("subscriptions", SubscriptionRow)
+        self.tombstones: RowTable[SubscriptionRow] = RowTable("tombstones", SubscriptionRow)
         """Subscriptions that have ended and can be renewed (SPEC X21)."""
         self.patterns = PatternStates()
-        self.exports: Table[ExportRow] = Table("exports", ExportRow)
+        self.exports: RowTable[ExportRow] = RowTable("exports", ExportRow)
         """Fenced sessions whose next owner may not have them yet."""
-        self.leaders: Table[LeaderRow] = Table("leaders", LeaderRow)
+        self.leaders: RowTable[LeaderRow] = RowTable("leaders", LeaderRow)
         """Position in the session at each other server, by the server's name."""
-        self.settled: Table[SettledRow] = Table("settled", SettledRow)
+        self.settled: RowTable[SettledRow] = RowTable("settled", SettledRow)
         """Other servers that have the present layout, by name."""
         self.decentralised = DecentralisedState()
         self.schemas = DeclaredSchemas()

@@ -31,7 +31,7 @@ class Stored(Protocol):
         ...
 
 
-class Table(dict[str, Row], Generic[Row]):
+class RowTable(dict[str, Row], Generic[Row]):
     """Rows by text key, read as a dictionary and changed by :meth:`put` and :meth:`drop` alone.
 
     The caller changes a row in place and puts it again, which marks it as changed.

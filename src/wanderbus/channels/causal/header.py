@@ -32,7 +32,7 @@ def members(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class HeaderEntry(msgspec.Struct, frozen=True, array_like=True):
     """Event ``number`` of ``origin`` was sent to ``servers``, and may not have been delivered there."""
 
     origin: Origin
@@ -51,7 +51,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
     number: int
     befores: tuple[tuple[int, int], ...]
     """Each destination, and the number of the event of this origin that was sent to it before; 0 if none was."""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[HeaderEntry, ...] = ()
     """Causes that a destination waits for, and what this event tells about other servers."""
     settled: int = 0
     """Every event of this origin up to this number is delivered at all its destinations but the ``lagging``."""
@@ -73,7 +73,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
         return before + tuple((entry.origin, entry.number) for entry in self.entries if entry.concerns(server))
 
 
-class Past(msgspec.Struct, frozen=True, array_like=True):
+class CausalPast(msgspec.Struct, frozen=True, array_like=True):
     """Causal past of a session that moves: what its server has delivered, and what others may still lack.
 
     It is the past of the whole server, which includes that of each of its sessions.
@@ -81,7 +81,7 @@ class Past(msgspec.Struct, frozen=True, array_like=True):
 
     seen: tuple[Dot, ...]
     """The last event of each origin that was delivered or published at the server."""
-    entries: tuple[Entry, ...]
+    entries: tuple[HeaderEntry, ...]
 
     def causes_at(self, server: int) -> tuple[Dot, ...]:
         """Return what ``server`` has to deliver before the session continues there."""

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from wanderbus.channels.causal.bit_codes import BitReader, BitWriter
-from wanderbus.channels.causal.header import Dot, Entry, Header, Origin, bitmap, members
+from wanderbus.channels.causal.header import Dot, Header, HeaderEntry, Origin, bitmap, members
 from wanderbus.errors import RemoteProtocolError
 
 SERVERS_MAX: Final = 256
@@ -60,7 +60,7 @@ class HeaderEncoder:
         self._put_entries(out, sorted(header.entries, key=_dot), header.servers)
         return out.data()
 
-    def _put_entries(self, out: BitWriter, entries: list[Entry], destinations: int) -> None:
+    def _put_entries(self, out: BitWriter, entries: list[HeaderEntry], destinations: int) -> None:
         """Append ``entries``, which are in order."""
         first = self._named.first
         has_incarnations = any(first.get(entry.origin[0], (0, 0))[0] != entry.origin[1] for entry in entries)
@@ -111,10 +111,10 @@ class HeaderDecoder:
             raise RemoteProtocolError("causal header: it does not end where it should")
         return Header(named.origin, number, befores, entries, settled, lagging)
 
-    def _take_entries(self, reader: BitReader, destinations: int) -> tuple[Entry, ...]:
+    def _take_entries(self, reader: BitReader, destinations: int) -> tuple[HeaderEntry, ...]:
         first = self._named.first
         has_incarnations = reader.take(1)
-        entries: list[Entry] = []
+        entries: list[HeaderEntry] = []
         server, number, origin = 0, 0, None
         for _ in range(reader.take_number(_DISTANCE_ORDER)):
             server = _server(server + reader.take_number())
@@ -128,7 +128,7 @@ class HeaderDecoder:
             origin = server, incarnation
             possible = destinations & ~(1 << server)
             servers = _scattered(reader.take(possible.bit_count()), possible)
-            entries.append(Entry(origin, number, servers | _take_servers(reader, destinations | 1 << server)))
+            entries.append(HeaderEntry(origin, number, servers | _take_servers(reader, destinations | 1 << server)))
         return tuple(entries)
 
 
@@ -185,5 +185,5 @@ def _server(number: int) -> int:
     return number
 
 
-def _dot(entry: Entry) -> Dot:
+def _dot(entry: HeaderEntry) -> Dot:
     return entry.origin, entry.number

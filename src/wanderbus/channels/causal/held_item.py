@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from wanderbus.channels.causal.header import Dot, Header, Past
+from wanderbus.channels.causal.header import CausalPast, Dot, Header
 
 Key = Dot | int
 """Name of an item: the dot of an event, or the token of a session's past."""
@@ -14,7 +14,7 @@ class HeldItem(msgspec.Struct):
     """An event with its ``payload`` or a ``past``, and the server that has its causes."""
 
     key: Key
-    what: Header | Past
+    what: Header | CausalPast
     payload: bytes
     source: int
     since: float

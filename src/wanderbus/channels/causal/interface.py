@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from wanderbus.channels.causal.header import Dot, Entry, Header, Origin, Past
+from wanderbus.channels.causal.header import CausalPast, Dot, Header, HeaderEntry, Origin
 from wanderbus.event import EventId
 from wanderbus.machine import Input, Output
 
@@ -35,21 +35,21 @@ class CausalRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Base of the records from which the state is restored, in the order of the log."""
 
 
-class Sent(CausalRecord, frozen=True):
+class CausalSent(CausalRecord, frozen=True):
     """This server published an event."""
 
     header: Header
     payload: bytes
 
 
-class Accepted(CausalRecord, frozen=True):
+class CausalDelivered(CausalRecord, frozen=True):
     """An event of another server was delivered here."""
 
     header: Header
     payload: bytes
 
 
-class Acknowledged(CausalRecord, frozen=True):
+class CausalAcknowledged(CausalRecord, frozen=True):
     """``server`` has delivered all events of this server up to ``number``. It may be written late, or never."""
 
     server: int
@@ -89,7 +89,7 @@ class OriginEnded(CausalRecord, frozen=True):
 class EntriesLearnt(CausalRecord, frozen=True):
     """This server learnt what others may lack, by a session that moved here or an event that it had passed over."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[HeaderEntry, ...]
     token: int = 0
     """Name of the session's past; 0 if there is none."""
 
@@ -102,7 +102,15 @@ class ServerRemoved(CausalRecord, frozen=True):
 
 
 AnyCausalRecord = (
-    Sent | Accepted | Acknowledged | MarkHeard | EventsDropped | Passed | OriginEnded | EntriesLearnt | ServerRemoved
+    CausalSent
+    | CausalDelivered
+    | CausalAcknowledged
+    | MarkHeard
+    | EventsDropped
+    | Passed
+    | OriginEnded
+    | EntriesLearnt
+    | ServerRemoved
 )
 
 
@@ -133,7 +141,7 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=True):
     base: int
     is_lossy: bool = False
     """True if events before ``base`` were dropped that the other server has not delivered."""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[HeaderEntry, ...] = ()
     """Knowledge of the sender, if the other server lacks events before ``base`` that would have told it."""
     is_forgotten: bool = False
     """True if the other server acknowledged events before ``base`` which it does not know any more."""
@@ -164,15 +172,15 @@ class Marked(msgspec.Struct, frozen=True, array_like=True, tag=True):
     lagging: int
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class AskForEvent(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Request for an event that the other server knows as a cause."""
 
     origin: Origin
     number: int
 
 
-class Answered(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Answer to :class:`Ask`; ``header`` is empty if the event is not here."""
+class AskAnswered(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Answer to :class:`AskForEvent`; ``header`` is empty if the event is not here."""
 
     origin: Origin
     number: int
@@ -180,26 +188,26 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag=True):
     payload: bytes = b""
 
 
-Message = Hello | Welcome | Carried | Acked | Marked | Ask | Answered
+Message = Hello | Welcome | Carried | Acked | Marked | AskForEvent | AskAnswered
 
 
 # Inputs --------------------------------------------------------------------------------------------------------------
 
 
-class Publish(Input, frozen=True):
+class PublishTo(Input, frozen=True):
     """Publish an event to those of ``servers`` that are in the domain; this server itself is not one of them."""
 
     servers: frozenset[int]
     payload: bytes
 
 
-class LinkOpened(Input, frozen=True):
+class CausalLinkOpened(Input, frozen=True):
     """A new FIFO link to ``server`` exists; nothing that was sent on an earlier one arrives any more."""
 
     server: int
 
 
-class LinkClosed(Input, frozen=True):
+class CausalLinkClosed(Input, frozen=True):
     """The link to ``server`` is broken; what was sent on it may be lost."""
 
     server: int
@@ -222,7 +230,7 @@ class ImportPast(Input, frozen=True):
     """A session moved here with its ``past``; ``token`` names it in :class:`PastReached`."""
 
     token: int
-    past: Past
+    past: CausalPast
     source: int
     """Server that the session left; it is asked for missing causes."""
 
@@ -243,7 +251,7 @@ class WriteRecord(Output, frozen=True):
     record: AnyCausalRecord
 
 
-class SendMessage(Output, frozen=True):
+class SendToPeer(Output, frozen=True):
     """Send ``message`` on the link to ``server``; it is lost if there is none."""
 
     server: int
@@ -269,7 +277,7 @@ class PastExported(Output, frozen=True):
     """The causal past to send along with a session."""
 
     token: int
-    past: Past
+    past: CausalPast
 
 
 class PastReached(Output, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from wanderbus.channels.causal.header import Dot, Entry, Header, Origin, bitmap, members
+from wanderbus.channels.causal.header import Dot, Header, HeaderEntry, Origin, bitmap, members
 
 
 class Knowledge:
@@ -31,7 +31,7 @@ class Knowledge:
         for server, column in self._columns.items():
             self._columns[server] = {each: (number, 0) for each, (number, _) in column.items() if each != former}
 
-    def publish(self, origin: Origin, number: int, befores: Mapping[int, int]) -> tuple[Entry, ...]:
+    def publish(self, origin: Origin, number: int, befores: Mapping[int, int]) -> tuple[HeaderEntry, ...]:
         """Note that this server sends an event to the servers of ``befores``; return the entries of its header.
 
         These are the causes that the destinations wait for, and what changed since the event before for any of them.
@@ -48,7 +48,7 @@ class Knowledge:
         for server in befores:
             # The destinations learn this entry from the bitmap of the event itself.
             self._columns[server] = {origin: (number, number - 1)}
-        return tuple(Entry(*dot, bitmap(servers)) for dot, servers in sorted(found.items()))
+        return tuple(HeaderEntry(*dot, bitmap(servers)) for dot, servers in sorted(found.items()))
 
     def learn(self, header: Header, published: int) -> None:
         """Take over what a delivered event tells; ``published`` is how many events this server has published."""
@@ -62,7 +62,7 @@ class Knowledge:
             self._put(server, header.origin, header.number, published)
         self.settle(header.origin, header.settled, header.lagging)
 
-    def learn_entries(self, entries: Iterable[Entry], published: int, covered: int = 0) -> bool:
+    def learn_entries(self, entries: Iterable[HeaderEntry], published: int, covered: int = 0) -> bool:
         """Take over ``entries`` for all servers but the ``covered`` ones; return whether any was new."""
         is_new = False
         for entry in entries:
@@ -70,13 +70,13 @@ class Knowledge:
                 is_new |= self._put(server, entry.origin, entry.number, published)
         return is_new
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[HeaderEntry, ...]:
         """Return everything that is known."""
         found: dict[Dot, list[int]] = {}
         for server, column in self._columns.items():
             for origin, (number, _) in column.items():
                 found.setdefault((origin, number), []).append(server)
-        return tuple(Entry(*dot, bitmap(servers)) for dot, servers in sorted(found.items()))
+        return tuple(HeaderEntry(*dot, bitmap(servers)) for dot, servers in sorted(found.items()))
 
     def settle(self, origin: Origin, number: int, lagging: int) -> None:
         """Note that all events of ``origin`` up to ``number`` are delivered everywhere but at the ``lagging``."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wanderbus.channels.causal.header import Entry, Origin, members
+from wanderbus.channels.causal.header import HeaderEntry, Origin, members
 from wanderbus.channels.causal.header_codec import HeaderDecoder, HeaderEncoder
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class OutLink:
             servers = entry.servers & destinations
             servers |= self._mark_told(entry.servers & ~destinations, entry.origin, entry.number)
             if servers:
-                entries.append(Entry(entry.origin, entry.number, servers))
+                entries.append(HeaderEntry(entry.origin, entry.number, servers))
         self._mark_told(destinations, header.origin, header.number)
         return self._encoder.encode(msgspec.structs.replace(header, entries=tuple(entries)))
 
@@ -103,7 +103,7 @@ class OutLink:
         """Return whether the server has events that it does not know to be settled."""
         return self.is_welcomed and self.mark_known < min(settled, self.before)
 
-    def learned(self, entries: Iterable[Entry]) -> None:
+    def learned(self, entries: Iterable[HeaderEntry]) -> None:
         """Note entries that the server itself knew."""
         for entry in entries:
             self._mark_told(entry.servers, entry.origin, entry.number)

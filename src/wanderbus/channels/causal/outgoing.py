@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wanderbus.channels.causal.changing_dict import ChangingDict
 from wanderbus.channels.causal.header import Header, members
-from wanderbus.channels.causal.interface import Carried, SendMessage, Sent
+from wanderbus.channels.causal.interface import Carried, CausalSent, SendToPeer
 from wanderbus.channels.causal.out_link import OutLink
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Outgoing:
         self.last = 0
         """Number of the last event that was published."""
         self.links: dict[int, OutLink] = {}
-        self.retained: ChangingDict[int, tuple[Sent, int]] = ChangingDict()
+        self.retained: ChangingDict[int, tuple[CausalSent, int]] = ChangingDict()
         """Events by number, with the destinations that still need them."""
         self._limits = limits
 
@@ -36,7 +36,7 @@ class Outgoing:
         """Return the number of the event before for each of ``servers``, in ascending order."""
         return {server: self.link(server).before for server in sorted(servers)}
 
-    def add(self, sent: Sent) -> None:
+    def add(self, sent: CausalSent) -> None:
         """Take an event that is published."""
         self.last = sent.header.number
         for server in members(sent.header.servers):
@@ -44,7 +44,7 @@ class Outgoing:
         if sent.header.befores:
             self.retained[self.last] = sent, sent.header.servers
 
-    def load(self, events: Iterable[tuple[int, tuple[Sent, int]]]) -> None:
+    def load(self, events: Iterable[tuple[int, tuple[CausalSent, int]]]) -> None:
         """Take over saved events with the destinations that need them, in ascending order."""
         self.retained.load(events)
         for number, (_, servers) in self.retained.items():
@@ -82,14 +82,14 @@ class Outgoing:
                     mark = min(mark, oldest - 1)
         return mark, lagging
 
-    def pump(self) -> list[SendMessage]:
+    def pump(self) -> list[SendToPeer]:
         """Return the events that are due on each link."""
         window = self._limits.window_events
         outputs = []
         for server, link in self.links.items():
             for number in link.due(window):
                 sent = self.retained[number][0]
-                outputs.append(SendMessage(server, Carried(link.encode(sent.header), sent.payload)))
+                outputs.append(SendToPeer(server, Carried(link.encode(sent.header), sent.payload)))
         return outputs
 
     def drop(self, server: int, number: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from wanderbus.channels.causal.header import Dot, Header
-from wanderbus.channels.causal.interface import Sent
+from wanderbus.channels.causal.interface import CausalSent
 from wanderbus.channels.causal.state import CausalState
 
 
@@ -155,7 +155,7 @@ def retained(state: CausalState, number: int) -> RetainedRow | None:
 def load_retained(state: CausalState, rows: Mapping[str, RetainedRow]) -> None:
     """Take over the events of this server."""
     by_number = sorted(rows.values(), key=lambda row: row.header.number)
-    state.outgoing.load((row.header.number, (Sent(row.header, row.payload), row.servers)) for row in by_number)
+    state.outgoing.load((row.header.number, (CausalSent(row.header, row.payload), row.servers)) for row in by_number)
 
 
 def kept(state: CausalState, dot: Dot) -> KeptRow | None:

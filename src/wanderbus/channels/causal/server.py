@@ -11,18 +11,20 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.channels.causal.header import Dot, Entry, Header, Origin, Past
+from wanderbus.channels.causal.header import CausalPast, Dot, Header, HeaderEntry, Origin
 from wanderbus.channels.causal.header_codec import HeaderDecoder, HeaderEncoder
 from wanderbus.channels.causal.held_item import HeldItem
 from wanderbus.channels.causal.held_items import HeldItems
 from wanderbus.channels.causal.interface import (
-    Accepted,
     Acked,
-    Acknowledged,
-    Answered,
     AnyCausalRecord,
-    Ask,
+    AskAnswered,
+    AskForEvent,
     Carried,
+    CausalAcknowledged,
+    CausalDelivered,
+    CausalLinkClosed,
+    CausalLinkOpened,
     Deliver,
     EntriesLearnt,
     EventsDropped,
@@ -30,8 +32,6 @@ from wanderbus.channels.causal.interface import (
     GapFound,
     Hello,
     ImportPast,
-    LinkClosed,
-    LinkOpened,
     LogRewound,
     Marked,
     MarkHeard,
@@ -41,9 +41,9 @@ from wanderbus.channels.causal.interface import (
     Passed,
     PastExported,
     PastReached,
-    Publish,
+    PublishTo,
     RemoveServer,
-    SendMessage,
+    SendToPeer,
     ServerRemoved,
     Welcome,
     WriteRecord,
@@ -85,16 +85,16 @@ class CausalServer:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         for given in inputs:
             match given:
-                case Publish():
+                case PublishTo():
                     self._on_publish(given)
                 case MessageCame(server=server, message=message) if server not in self.knowledge.removed:
                     self._on_message(server, message, now)
-                case LinkOpened(server=server) if server not in self.knowledge.removed:
+                case CausalLinkOpened(server=server) if server not in self.knowledge.removed:
                     self.outgoing.link(server).open()
                     incarnation = self._incarnations.get(server, 0)
                     cursor = self.delivered.get((server, incarnation), 0)
                     self._send(server, Hello(self.origin[1], incarnation, cursor))
-                case LinkClosed(server=server):
+                case CausalLinkClosed(server=server):
                     if server in self.outgoing.links:
                         self.outgoing.links[server].close()
                 case ExportPast(token=token):
@@ -122,7 +122,7 @@ class CausalServer:
 
     # Publishing ------------------------------------------------------------------------------------------------------
 
-    def _on_publish(self, publish: Publish) -> None:
+    def _on_publish(self, publish: PublishTo) -> None:
         servers = publish.servers - self.knowledge.removed - {self.server}
         self._outputs.append(WriteRecord(self.state.publish(servers, publish.payload)))
         dropped = self.outgoing.drop_oldest()
@@ -157,7 +157,7 @@ class CausalServer:
             case Carried(header=data, payload=payload):
                 link = self.outgoing.link(server)
                 header = link.decoder.decode(data)
-                link.learned((*header.entries, Entry(header.origin, header.number, header.servers)))
+                link.learned((*header.entries, HeaderEntry(header.origin, header.number, header.servers)))
                 self._on_event(header, payload, server, now)
             case Acked(incarnation=incarnation, number=number):
                 if incarnation == self.origin[1]:
@@ -165,9 +165,9 @@ class CausalServer:
                 self._on_mark(server, message)
             case Marked():
                 self._on_mark(server, message)
-            case Ask(origin=origin, number=number):
+            case AskForEvent(origin=origin, number=number):
                 self._on_ask(server, origin, number)
-            case Answered():
+            case AskAnswered():
                 self._on_answer(server, message, now)
 
     def _on_mark(self, server: int, mark: Acked | Marked) -> None:
@@ -193,7 +193,7 @@ class CausalServer:
         self._welcome(server, cursor)
 
     def _acknowledge(self, server: int, number: int) -> None:
-        record = Acknowledged(server, number, self._incarnations.get(server, 0))
+        record = CausalAcknowledged(server, number, self._incarnations.get(server, 0))
         if self.state.acknowledge(record):
             self._outputs.append(WriteRecord(record))
 
@@ -232,7 +232,7 @@ class CausalServer:
         # It may have been passed over, and what it tells still counts.
         self._learn(header.entries)
 
-    def _learn(self, entries: tuple[Entry, ...]) -> None:
+    def _learn(self, entries: tuple[HeaderEntry, ...]) -> None:
         if self.knowledge.learn_entries(entries, self.outgoing.last):
             self._outputs.append(WriteRecord(EntriesLearnt(entries)))
 
@@ -249,7 +249,7 @@ class CausalServer:
                 self.held.wait(item, missing)
                 continue
             self.held.pop(item)
-            if isinstance(item.what, Past):
+            if isinstance(item.what, CausalPast):
                 assert isinstance(item.key, int)
                 self._reach_past(item.key, item.what)
             elif item.what.number > self.delivered.get(item.what.origin, 0):
@@ -265,7 +265,7 @@ class CausalServer:
         )
 
     def _deliver(self, header: Header, payload: bytes) -> None:
-        self._write(Accepted(header, payload))
+        self._write(CausalDelivered(header, payload))
         if payload == MARK:
             self._outputs.append(GapFound(header.origin, header.number - 1, header.number))
         else:
@@ -294,7 +294,7 @@ class CausalServer:
             elif item.asked is None or item.asked[0] != cause or now - item.asked[1] >= self.limits.ask_after_s:
                 item.asked = cause, now
                 if item.source != cause[0][0]:
-                    self._send(item.source, Ask(*cause))
+                    self._send(item.source, AskForEvent(*cause))
 
     def _is_ended(self, origin: Origin) -> bool:
         server, incarnation = origin
@@ -303,16 +303,16 @@ class CausalServer:
     def _on_ask(self, server: int, origin: Origin, number: int) -> None:
         found = self.outgoing.find(number) if origin == self.origin else self.state.find_kept((origin, number))
         if found is None:
-            self._send(server, Answered(origin, number))
+            self._send(server, AskAnswered(origin, number))
             return
         header, payload = found
         # The header came here without what this server knew already; all that it knows now includes that.
         known = ((entry, entry.servers & ~header.servers) for entry in self.knowledge.entries())
-        more = (Entry(entry.origin, entry.number, servers) for entry, servers in known if servers)
+        more = (HeaderEntry(entry.origin, entry.number, servers) for entry, servers in known if servers)
         full = msgspec.structs.replace(header, entries=(*header.entries, *more))
-        self._send(server, Answered(origin, number, HeaderEncoder().encode(full), payload))
+        self._send(server, AskAnswered(origin, number, HeaderEncoder().encode(full), payload))
 
-    def _on_answer(self, server: int, answer: Answered, now: float) -> None:
+    def _on_answer(self, server: int, answer: AskAnswered, now: float) -> None:
         if answer.header:
             header = HeaderDecoder().decode(answer.header)
             if header.servers >> self.server & 1:
@@ -333,11 +333,11 @@ class CausalServer:
 
     # Sessions that move, and servers that leave ----------------------------------------------------------------------
 
-    def _past(self) -> Past:
+    def _past(self) -> CausalPast:
         seen = (*self.delivered.items(), (self.origin, self.outgoing.last))
-        return Past(tuple(sorted(seen)), self.knowledge.entries())
+        return CausalPast(tuple(sorted(seen)), self.knowledge.entries())
 
-    def _reach_past(self, token: int, past: Past) -> None:
+    def _reach_past(self, token: int, past: CausalPast) -> None:
         self._write(EntriesLearnt(past.entries, token))
         self._outputs.append(PastReached(token))
 
@@ -358,7 +358,7 @@ class CausalServer:
     def _send(self, server: int, message: Message) -> None:
         link = self.outgoing.links.get(server)
         if link is not None and link.is_up:
-            self._outputs.append(SendMessage(server, message))
+            self._outputs.append(SendToPeer(server, message))
 
     def _links_to_mark(self) -> Iterator[OutLink]:
         settled, _ = self.outgoing.settled()

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 from wanderbus.channels.causal.changing_dict import ChangingDict
 from wanderbus.channels.causal.header import Header, members
 from wanderbus.channels.causal.interface import (
-    Accepted,
-    Acknowledged,
     AnyCausalRecord,
+    CausalAcknowledged,
+    CausalDelivered,
     CausalLimits,
+    CausalSent,
     EntriesLearnt,
     EventsDropped,
     MarkHeard,
     OriginEnded,
     Passed,
-    Sent,
     ServerRemoved,
 )
 from wanderbus.channels.causal.knowledge import Knowledge
@@ -72,29 +72,29 @@ class CausalState:
         if marked := set(marked) - self.knowledge.removed:
             self.publish(marked, MARK)
 
-    def publish(self, servers: Iterable[int], payload: bytes) -> Sent:
+    def publish(self, servers: Iterable[int], payload: bytes) -> CausalSent:
         """Publish an event to ``servers``; return its record."""
         befores = self.outgoing.befores(servers)
         settled, lagging = self.outgoing.settled()
         number = self.outgoing.last + 1
         entries = self.knowledge.publish(self.origin, number, befores)
-        sent = Sent(Header(self.origin, number, tuple(befores.items()), entries, settled, lagging), payload)
+        sent = CausalSent(Header(self.origin, number, tuple(befores.items()), entries, settled, lagging), payload)
         self.outgoing.add(sent)
         return sent
 
     def apply(self, record: AnyCausalRecord) -> None:
         """Change the state as a record of the log says."""
         match record:
-            case Sent(header=header):
+            case CausalSent(header=header):
                 self.knowledge.publish(header.origin, header.number, dict(header.befores))
                 self.outgoing.add(record)
-            case Accepted(header=header, payload=payload):
+            case CausalDelivered(header=header, payload=payload):
                 self.delivered[header.origin] = header.number
                 self.accepted += 1
                 self.note_incarnation(header.origin)
                 self.knowledge.learn(header, self.outgoing.last)
                 self._keep(header, payload)
-            case Acknowledged():
+            case CausalAcknowledged():
                 self.acknowledge(record)
             case MarkHeard(origin=origin, number=number, lagging=lagging):
                 self.knowledge.settle(origin, number, lagging)
@@ -114,7 +114,7 @@ class CausalState:
                 if is_forgotten:
                     self._forget(server)
 
-    def acknowledge(self, record: Acknowledged) -> bool:
+    def acknowledge(self, record: CausalAcknowledged) -> bool:
         """Note how far another server has delivered the events of this one; return whether that is new."""
         if not self.outgoing.acknowledge(record.server, record.number):
             return False

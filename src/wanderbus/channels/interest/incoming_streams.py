@@ -31,7 +31,7 @@ ASK_S: Final = 0.5
 """Shortest time between two requests for the whole of one stream."""
 
 
-class Taken(msgspec.Struct, frozen=True):
+class StreamResult(msgspec.Struct, frozen=True):
     """Result of a message: the answer to its sender, and the filters that the table gained and lost, by number."""
 
     answer: FromReceiver | None
@@ -91,7 +91,7 @@ class IncomingStreams:
         self._tables.clear()
         self.restart()
 
-    def receive(self, sender: str, message: FromSender, now: float) -> Taken:
+    def receive(self, sender: str, message: FromSender, now: float) -> StreamResult:
         """Take a message of ``sender``; a repeated one changes nothing.
 
         Raises :class:`RemoteProtocolError` for an invalid filter; the table is then unchanged.
@@ -99,10 +99,10 @@ class IncomingStreams:
         route = sender, message.stream
         table = self._tables.get(route)
         if table is not None and message.incarnation < table.incarnation:
-            return Taken(InterestRefused(message.stream, table.incarnation, table.version))
+            return StreamResult(InterestRefused(message.stream, table.incarnation, table.version))
         is_same_life = table is not None and message.incarnation == table.incarnation
         if table is not None and is_same_life and message.version <= table.version:
-            return Taken(self._confirmed(route, table))
+            return StreamResult(self._confirmed(route, table))
         match message:
             case InterestWhole(filters=filters):
                 return self._replace(route, message, filters)
@@ -112,9 +112,9 @@ class IncomingStreams:
                 return self._replace(route, message, ())
             case InterestChanged() if table is not None and is_same_life and table.follows(message):
                 return self._apply(route, message, table)
-        return Taken(self._request(route, message, now))
+        return StreamResult(self._request(route, message, now))
 
-    def _replace(self, route: Route, message: FromSender, filters: Iterable[NumberedFilter]) -> Taken:
+    def _replace(self, route: Route, message: FromSender, filters: Iterable[NumberedFilter]) -> StreamResult:
         before = self._tables.get(route)
         table = _Table(message.incarnation, message.version, {each.number: each for each in filters})
         for each in table.filters.values():
@@ -122,20 +122,20 @@ class IncomingStreams:
         self._tables[route] = table
         old = {(each.subject, each.expression): each for each in before.filters.values()} if before is not None else {}
         new = {(each.subject, each.expression): each for each in table.filters.values()}
-        return Taken(
+        return StreamResult(
             self._confirmed(route, table),
             tuple([each for key, each in new.items() if key not in old]),
             tuple([each for key, each in old.items() if key not in new]),
             before is None,
         )
 
-    def _apply(self, route: Route, message: InterestChanged, table: _Table) -> Taken:
+    def _apply(self, route: Route, message: InterestChanged, table: _Table) -> StreamResult:
         for each in message.added:
             each.form()
         removed = tuple([table.filters.pop(number) for number in message.removed])
         table.filters |= {each.number: each for each in message.added}
         table.version = message.version
-        return Taken(self._confirmed(route, table), message.added, removed)
+        return StreamResult(self._confirmed(route, table), message.added, removed)
 
     def _confirmed(self, route: Route, table: _Table) -> InterestConfirmed:
         self._asked_at.pop(route, None)

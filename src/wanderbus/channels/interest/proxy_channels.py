@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final
 
 from wanderbus.channels.interest.covering_index import Interest
-from wanderbus.channels.interest.incoming_streams import IncomingStreams, Taken, interests_of
+from wanderbus.channels.interest.incoming_streams import IncomingStreams, StreamResult, interests_of
 from wanderbus.channels.interest.interest_set import InterestMode, Wanted
 from wanderbus.channels.interest.interest_source import InterestSource
 from wanderbus.channels.interest.messages import FromReceiver, FromSender, InterestConfirmed, Message, Stream
@@ -168,7 +168,7 @@ class ProxyChannels:
             return outputs + self._release()
         return outputs + ([SendToServer(server, taken.answer)] if taken.answer is not None else [])
 
-    def _spread_change(self, origin: str, taken: Taken, now: float) -> list[Output]:
+    def _spread_change(self, origin: str, taken: StreamResult, now: float) -> list[Output]:
         outputs: list[Output] = []
         added: dict[Hashable, Wanted] = {
             (each.subject, each.expression): (each.subject, each.form()) for each in taken.added
@@ -195,7 +195,7 @@ class ProxyChannels:
             return outputs
         return source.update(added, removed, now)[1]
 
-    def _select_again(self, server: str, stream: Stream, taken: Taken, now: float) -> list[Output]:
+    def _select_again(self, server: str, stream: Stream, taken: StreamResult, now: float) -> list[Output]:
         if not (taken.added or taken.removed or taken.is_new):
             return []
         by_subject: dict[str | None, list[Interest]] = {}

@@ -21,7 +21,7 @@ from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, Spa
 from wanderbus.cli.pipeline.subject_parents import EventDomain, parents_given
 from wanderbus.errors import ConfigurationError, EventError
 from wanderbus.event import Event, check_event
-from wanderbus.patterns import NEVER_US, Counts, Occurrence, Pattern
+from wanderbus.patterns import NEVER_US, AcceptedEvent, Counts, Pattern
 from wanderbus.patterns.explanation import explain as explanation
 from wanderbus.patterns.explanation import lines_of
 
@@ -35,7 +35,7 @@ _BATCH: Final = 1_000
 """Events that are matched at a time."""
 
 
-def occurrences(file: Path) -> Iterator[Occurrence]:
+def occurrences(file: Path) -> Iterator[AcceptedEvent]:
     """Yield the events of a file without its blank lines; :class:`ConfigurationError` names a line that is no event."""
     for number, line in enumerate(text_of(file).split("\n"), start=1):
         if line.strip():
@@ -45,7 +45,7 @@ def occurrences(file: Path) -> Iterator[Occurrence]:
                 raise ConfigurationError(f"{named(file)}, line {number}: {error}") from None
 
 
-def _occurrence(line: str, number: int) -> Occurrence:
+def _occurrence(line: str, number: int) -> AcceptedEvent:
     try:
         members = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -60,14 +60,14 @@ def _occurrence(line: str, number: int) -> Occurrence:
     return _placed(check_event(Event(subject, cloudevents.from_json(attributes), published_us)), members, number)
 
 
-def _placed(event: Event, members: dict[str, Any], number: int) -> Occurrence:
+def _placed(event: Event, members: dict[str, Any], number: int) -> AcceptedEvent:
     at_us = members.get("at_us", event.published_us)
     offset, id = members.get("offset", number), members.get("id", "")
     if type(at_us) is not int or not -(2**62) < at_us < 2**62:
         raise EventError("an event has a time: at_us or published_us, in microseconds since 1970")
     if type(offset) is not int or not 0 <= offset < 2**63 or not isinstance(id, str):
         raise EventError("an offset is a whole number from 0 on, and an id a text")
-    return Occurrence(event, offset, at_us, id)
+    return AcceptedEvent(event, offset, at_us, id)
 
 
 def print_past_detections(pattern: Pattern, place: EventsPlace, *, json: bool) -> None:

@@ -25,10 +25,11 @@ from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
     AgentStatusChanged,
-    Ask,
+    AskBroker,
     Connect,
     Disconnect,
     Disconnected,
+    EndReading,
     Moved,
     PublishEvent,
     PublishSettled,
@@ -36,7 +37,6 @@ from wanderbus.client.machine.messages import (
     RequestSettled,
     ServerUnreachable,
     StartReading,
-    StopReading,
 )
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
@@ -62,7 +62,7 @@ class EciAgentMachine:
         self._data = data
         self._answer_s_max = properties.answer_s_max
         self._connected = self._is_attaching = False
-        self._deadlines: deque[tuple[float, PublishEvent | Ask]] = deque()
+        self._deadlines: deque[tuple[float, PublishEvent | AskBroker]] = deque()
         """Deadline of each request in order, including requests that have been answered."""
         self._outputs: list[Output] = []
 
@@ -77,9 +77,9 @@ class EciAgentMachine:
             match given:
                 case DatagramReceived(source=self._broker, data=payload):
                     self._received(payload)
-                case PublishEvent() | Ask():
+                case PublishEvent() | AskBroker():
                     self._request(given, now)
-                case StartReading() | ReadTogether() | StopReading() | Acknowledge():
+                case StartReading() | ReadTogether() | EndReading() | Acknowledge():
                     self._conversation.send(given)
                 case TimerFired(key="answer"):
                     self._give_up_until(now)
@@ -97,7 +97,7 @@ class EciAgentMachine:
         outputs, self._outputs = self._outputs, []
         return outputs
 
-    def _request(self, given: PublishEvent | Ask, now: float) -> None:
+    def _request(self, given: PublishEvent | AskBroker, now: float) -> None:
         """Send a request once, when the agent is attached."""
         payload = self._conversation.send(given)
         if refused := self._conversation.take_held_back():
@@ -137,7 +137,7 @@ class EciAgentMachine:
             self._outputs.append(SetTimer("answer", self._deadlines[0][0]))
 
     def _settle(
-        self, given: PublishEvent | Ask, reason: str, *, limit: str | None = None, answered: bool = True
+        self, given: PublishEvent | AskBroker, reason: str, *, limit: str | None = None, answered: bool = True
     ) -> None:
         """Report that ``given`` failed, unless it was answered before."""
         if not self._conversation.give_up(given):
@@ -145,7 +145,7 @@ class EciAgentMachine:
         match given:
             case PublishEvent(number=number):
                 self._outputs.append(PublishSettled(number, None, reason, answered))
-            case Ask(message=message):
+            case AskBroker(message=message):
                 refusal = protocol.RequestRefused(message.request, reason, limit=limit)
                 self._outputs.append(RequestSettled(message.request, (), refusal, answered))
 

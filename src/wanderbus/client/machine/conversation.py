@@ -15,9 +15,10 @@ from wanderbus.client.machine.lifetimes import MISSED, Lifetimes
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
-    Arrived,
-    Ask,
+    AskBroker,
     ConnectRefused,
+    EndReading,
+    ItemArrived,
     MembershipLost,
     PublishesDelayed,
     PublishEvent,
@@ -25,7 +26,6 @@ from wanderbus.client.machine.messages import (
     ReadTogether,
     RequestSettled,
     StartReading,
-    StopReading,
     StreamReplaced,
     SubscriptionNotRead,
     SubscriptionOver,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _PUBLISH_BYTES: Final = 32
 """Most bytes of a publish beside its event."""
 
-ReaderMessage = StartReading | ReadTogether | StopReading | Acknowledge
+ReaderMessage = StartReading | ReadTogether | EndReading | Acknowledge
 """Inputs about readers of subscriptions."""
 
 
@@ -151,7 +151,7 @@ class Conversation:
         """Return whether an earlier event of the outbox has to be sent first (SPEC X25)."""
         return self._order.before(*publish) is not None
 
-    def send(self, given: PublishEvent | Ask | ReaderMessage) -> bytes | None:
+    def send(self, given: PublishEvent | AskBroker | ReaderMessage) -> bytes | None:
         """Return the message for one input of the application, None if none is needed."""
         match given:
             case PublishEvent() if self._filter is not None and self._is_held_back(given, self._filter):
@@ -162,7 +162,7 @@ class Conversation:
                 self._order.sent_again(outbox is not None, number)
                 if not self._may_send((outbox is not None, number), payload):
                     return None
-            case Ask():
+            case AskBroker():
                 payload = self._ask(given)
             case ReadTogether(subscriptions=subscriptions):
                 payload = protocol.encode(self._read_together(subscriptions))
@@ -199,7 +199,7 @@ class Conversation:
         if self._filter is not None:
             self._filter.end()
 
-    def _ask(self, given: Ask) -> bytes:
+    def _ask(self, given: AskBroker) -> bytes:
         request = given.message
         if isinstance(request, protocol.Leave):
             self.end_filtering()
@@ -218,7 +218,7 @@ class Conversation:
         started = [self._readers.start(each, self._readers.next_handle(), group=group) for each in subscriptions]
         return read_message(started, self._stream.position)
 
-    def _reader_message(self, given: StartReading | StopReading | Acknowledge) -> protocol.ReaderMessage | None:
+    def _reader_message(self, given: StartReading | EndReading | Acknowledge) -> protocol.ReaderMessage | None:
         reader = self._readers.get(given.subscription)
         match given:
             case StartReading(subscription=subscription, resume=resume):
@@ -227,7 +227,7 @@ class Conversation:
                 taken = self._stream.number(resume)
                 started = self._readers.start(subscription, self._readers.next_handle(), taken)
                 return read_message([started], self._stream.position)
-            case StopReading(subscription=subscription):
+            case EndReading(subscription=subscription):
                 stopped = self._readers.stop(subscription)
                 self._unacknowledged.discard(subscription)
                 return None if stopped is None else protocol.StopReading(stopped.handle)
@@ -254,12 +254,12 @@ class Conversation:
             unsent += map(protocol.encode, self._filter.take_unsent())
         return unsent
 
-    def give_up(self, given: PublishEvent | Ask) -> bool:
+    def give_up(self, given: PublishEvent | AskBroker) -> bool:
         """Stop waiting for the response to ``given``; return whether it was still open."""
         match given:
             case PublishEvent(number=number, outbox=outbox):
                 return self._publishes.pop((outbox is not None, number), None) is not None
-            case Ask(message=message):
+            case AskBroker(message=message):
                 self._reads.pop(message.request, None)
                 self._lifetimes.gave_up(message.request)
                 return self._requests.pop(message.request, None) is not None
@@ -354,7 +354,7 @@ class Conversation:
         if not was_read or reader is None or over.reason != MISSED or over.successor.id == over.subscription.id:
             return None
         lost = Loss(over.successor.id, MISSED, 1)
-        return Arrived(Gap(1, MISSED, self._stream.position(reader.received), (lost,)), (over.successor.id,))
+        return ItemArrived(Gap(1, MISSED, self._stream.position(reader.received), (lost,)), (over.successor.id,))
 
     def _refused(self, refused: protocol.PublishRefused) -> PublishSettled:
         number, outbox, limit = refused.number, refused.outbox, refused.limit
@@ -406,7 +406,7 @@ class Conversation:
             if not is_new and (taken := self._taken(reader, reader.taken)) is not None:
                 self._unsent.append(protocol.encode(taken))
         self._stream.arrived(notify.number)
-        return [Arrived(notification, tuple(new))] if new else []
+        return [ItemArrived(notification, tuple(new))] if new else []
 
     def _gap(self, gap: protocol.NotifyGap, size: int) -> list[Output]:
         """Report a gap; numbers that were received before the broker discarded them are not missing."""
@@ -422,7 +422,7 @@ class Conversation:
             if is_new:
                 reasons = ", ".join(dict.fromkeys(loss.reason for loss in lost or gap.lost))
                 missing = Gap(sum(loss.count for loss in lost), reasons, position, lost)
-                arrived.append(Arrived(missing, (reader.subscription,)))
+                arrived.append(ItemArrived(missing, (reader.subscription,)))
         self._stream.arrived(gap.last)
         return arrived
 

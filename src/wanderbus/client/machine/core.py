@@ -21,7 +21,7 @@ from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
     AgentStatusChanged,
-    Ask,
+    AskBroker,
     Connect,
     ConnectRefused,
     DataPathKind,
@@ -175,11 +175,11 @@ class AgentMachine:
                 continue
             if self._transports.takes(given):
                 for_transports.append(given)
-            elif isinstance(given, PublishEvent | Ask | ReaderMessage):
+            elif isinstance(given, PublishEvent | AskBroker | ReaderMessage):
                 payload = self._conversation.send(given)
                 messages, unsent = [payload] if payload else [], self._conversation.take_unsent()
                 # The broker ignores what follows a Leave, such as the counts of held back events.
-                is_last = isinstance(given, Ask) and isinstance(given.message, Leave)
+                is_last = isinstance(given, AskBroker) and isinstance(given.message, Leave)
                 for_transports += self._sending(unsent + messages if is_last else messages + unsent)
                 self._parts.emit(*self._conversation.take_held_back())
             else:
@@ -323,7 +323,7 @@ class AgentMachine:
         if is_opened:
             self._use = after(CHANNEL, self._use, ChannelTrigger.OFFERED)
         self._parts.give(TRANSPORTS, for_transports)
-        self._parts.give(USER_AGENT, [sip.Answer(identity, self._media(), renews=True)])
+        self._parts.give(USER_AGENT, [sip.AcceptOffer(identity, self._media(), renews=True)])
 
     def _on_session_established(self, media: MediaDescription, now: float) -> None:
         """Become CONNECTED: offer and answer agree on the data channel (SPEC E-08).
@@ -486,7 +486,7 @@ class AgentMachine:
             return
         self._parts.emit(CancelTimer("heal"))
         self._disconnected(_LEFT)
-        self._parts.give(USER_AGENT, [sip.Stop()])
+        self._parts.give(USER_AGENT, [sip.StopUserAgent()])
 
 
 def _is_superseded(given: Acknowledge, following: Input | None) -> bool:

@@ -151,7 +151,7 @@ class PublishEvent(Input, frozen=True):
     suspended_s: float = 0.0
 
 
-class Ask(Input, frozen=True):
+class AskBroker(Input, frozen=True):
     """Send a request to the broker; the application chooses a unique ``request`` number.
 
     With ``reads``, a requested subscription is read from its start.
@@ -162,7 +162,7 @@ class Ask(Input, frozen=True):
 
 
 class StartReading(Input, frozen=True):
-    """The application reads ``subscription`` from now on, until :class:`StopReading`.
+    """The application reads ``subscription`` from now on, until :class:`EndReading`.
 
     ``resume`` is the last position of it that it has committed.
     """
@@ -174,13 +174,13 @@ class StartReading(Input, frozen=True):
 class ReadTogether(Input, frozen=True):
     """The application reads these ``subscriptions`` as one stream, in the order of their numbers.
 
-    Each of them continues until :class:`StopReading`; none is being read yet.
+    Each of them continues until :class:`EndReading`; none is being read yet.
     """
 
     subscriptions: tuple[str, ...]
 
 
-class StopReading(Input, frozen=True):
+class EndReading(Input, frozen=True):
     """The application no longer reads ``subscription``; unacknowledged notifications stay queued at the broker."""
 
     subscription: str
@@ -277,7 +277,7 @@ class StreamReplaced(Output, frozen=True):
     number: int
 
 
-class Arrived(Output, frozen=True):
+class ItemArrived(Output, frozen=True):
     """The next item for these ``subscriptions``: each receives its items once, in order."""
 
     item: Notification | Gap

@@ -43,7 +43,7 @@ def passes(limit: str | None) -> bool:
     return limit is not None and (limit in _LATER or "queue" in limit)
 
 
-class Outbox:
+class OutboxNumbers:
     """Numbers of stored events, in their order of publication."""
 
     def __init__(self, stored: Iterable[int] = ()) -> None:

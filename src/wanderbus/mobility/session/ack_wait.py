@@ -11,16 +11,16 @@ from wanderbus.mobility.session.bye import ByeExchange
 from wanderbus.mobility.session.call import Call, Unconfirmed
 from wanderbus.mobility.session.calls import ANSWER_TIMER, Calls, stop_repeating
 from wanderbus.mobility.session.offer_answer import agreed_media, description_in
-from wanderbus.mobility.session.session import Occurrence
+from wanderbus.mobility.session.session import SessionOccurrence
 from wanderbus.mobility.session.uac_invite import UacInvites
 from wanderbus.sip.message.message import Request, Response
-from wanderbus.sip.transaction.transaction_layer import Respond, Timers
+from wanderbus.sip.transaction.transaction_layer import BaseTimers, Respond
 
 
 class AckWait:
     """Repeats our 200 until it is acknowledged."""
 
-    def __init__(self, calls: Calls, uac: UacInvites, bye: ByeExchange, timers: Timers) -> None:
+    def __init__(self, calls: Calls, uac: UacInvites, bye: ByeExchange, timers: BaseTimers) -> None:
         self._calls = calls
         self._uac = uac
         self._bye = bye
@@ -82,7 +82,7 @@ class AckWait:
             return self._uac.resume(call, now, answered=False)
         self._calls.change(call, remote_media=media, remote_origin=description.origin)
         return [
-            *self._calls.advance(call, Occurrence.ESTABLISHED),
+            *self._calls.advance(call, SessionOccurrence.ESTABLISHED),
             SessionEstablished(call.session.id, media, confirmed.update),
             *self._uac.resume(call, now, answered=True),
         ]

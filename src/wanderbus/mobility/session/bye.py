@@ -8,7 +8,7 @@ from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.messages import Effect, SessionRemoved, UserAgentOutput
 from wanderbus.mobility.session.call import Call, PendingBye
 from wanderbus.mobility.session.calls import Calls
-from wanderbus.mobility.session.session import Occurrence
+from wanderbus.mobility.session.session import SessionOccurrence
 from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
 from wanderbus.sip.message.dialog import reachable
 from wanderbus.sip.message.message import Request, Response, make_response
@@ -31,7 +31,7 @@ class ByeExchange:
         call.pending_bye = PendingBye("", reason)
         return [
             *self._calls.stop(call),
-            *self._calls.advance(call, Occurrence.ENDED),
+            *self._calls.advance(call, SessionOccurrence.ENDED),
             *self._send(call, call.pending_bye),
         ]
 

@@ -12,7 +12,7 @@ from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 from wanderbus.sip.message.uri import SIPUri
 
 
-class Outgoing(msgspec.Struct):
+class OutgoingInvite(msgspec.Struct):
     """Our INVITE or re-INVITE, from the owner's request to its end."""
 
     media: MediaDescription
@@ -42,7 +42,7 @@ class Outgoing(msgspec.Struct):
     """True if attempts end earlier than in RFC 3261: to restore a session whose data do not flow, to announce our new
     address, or because the owner requested it.
     """
-    following: Outgoing | None = None
+    following: OutgoingInvite | None = None
     """The owner's next update, to be sent once this one is answered (RFC 3261 14.1)."""
     crossed: bool = False
     """True if the peer's INVITE crossed ours: it may have abandoned its own, as we did ours, and then it ignores our
@@ -61,7 +61,7 @@ class Outgoing(msgspec.Struct):
             self.media, self.following = self.following.media, None
 
 
-class Offer(msgspec.Struct, frozen=True):
+class PeerOffer(msgspec.Struct, frozen=True):
     """The peer's INVITE, re-INVITE or UPDATE, waiting for the owner's reply."""
 
     transaction: str
@@ -111,8 +111,8 @@ class Call(msgspec.Struct):
     session: SIPSession
     is_service: bool = False
     """True if the peer is a service of several servers, one of which may redirect to another."""
-    outgoing: Outgoing | None = None
-    offer: Offer | None = None
+    outgoing: OutgoingInvite | None = None
+    offer: PeerOffer | None = None
     unconfirmed: Unconfirmed | None = None
     refresh: Refresh | None = None
     pending_bye: PendingBye | None = None

@@ -13,7 +13,7 @@ from wanderbus.machine import StreamClosed, StreamReceived
 from wanderbus.mobility.composer import Composer
 from wanderbus.refusals import LoginRefused
 from wanderbus.sip.authentication.digest import Authenticator
-from wanderbus.sip.authentication.verdicts import Accepted, Challenged
+from wanderbus.sip.authentication.verdicts import Authenticated, Challenged
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy.asserted_identity import asserted
@@ -80,7 +80,7 @@ class Callers:
         if isinstance(verdict, Challenged):
             challenges = [("WWW-Authenticate", challenge) for challenge in verdict.challenges]
             return self._composer.refusal(request, 401, *challenges)
-        if not isinstance(verdict, Accepted):
+        if not isinstance(verdict, Authenticated):
             return self._composer.refusal(request, verdict.status, *verdict.headers, reason=verdict.reason)
         sender = msgspec.structs.replace(SIPUri.parse(self._properties.uri), user=verdict.username)
         if request.from_.uri.address_of_record != sender.address_of_record:

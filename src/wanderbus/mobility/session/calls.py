@@ -16,10 +16,10 @@ import msgspec
 from wanderbus.errors import LocalProtocolError
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.mobility.messages import Effect, SessionStateChanged, UserAgentOutput
-from wanderbus.mobility.session.call import Call, Outgoing
+from wanderbus.mobility.session.call import Call, OutgoingInvite
 from wanderbus.mobility.session.session import (
-    Occurrence,
     RemoteMediaStatus,
+    SessionOccurrence,
     SIPCommunicationStatus,
     SIPSession,
     advanced,
@@ -85,7 +85,7 @@ class Calls:
         kind, _, rest = transaction.partition(" ")
         return kind, self._calls.get(rest.partition(" ")[2])
 
-    def advance(self, call: Call, occurrence: Occurrence) -> list[Effect]:
+    def advance(self, call: Call, occurrence: SessionOccurrence) -> list[Effect]:
         """Move both states along the transition table; report a change."""
         session = call.session
         return self._set_states(
@@ -118,7 +118,7 @@ class Calls:
         """Remove the call with all its exchanges, and report it with ``report``."""
         effects = self.stop(call)
         if call.session.communication is not SIPCommunicationStatus.DISCONNECTED:
-            effects += self.advance(call, Occurrence.ENDED)
+            effects += self.advance(call, SessionOccurrence.ENDED)
         del self._calls[call.session.id]
         del self._sessions[call.session.id]
         return [*effects, report]
@@ -150,7 +150,7 @@ def abandon_outgoing(call: Call) -> list[Effect]:
     return [*abandon_transaction(outgoing), CancelTimer((call.session.id, INVITE_TIMER))]
 
 
-def abandon_transaction(outgoing: Outgoing) -> list[Effect]:
+def abandon_transaction(outgoing: OutgoingInvite) -> list[Effect]:
     """Cancel the transaction of our INVITE, which is kept for another attempt; an UPDATE is forgotten."""
     transaction, outgoing.transaction = outgoing.transaction, None
     if transaction is None:
@@ -169,7 +169,7 @@ def overtake_outgoing(call: Call) -> list[Effect]:
     return abandon_transaction(call.outgoing)
 
 
-def follow_redirection(call: Call, outgoing: Outgoing, response: Response, transports: Collection[str]) -> bool:
+def follow_redirection(call: Call, outgoing: OutgoingInvite, response: Response, transports: Collection[str]) -> bool:
     """Direct our first INVITE to the target of a 3xx; return False if there is none to follow, or one was followed."""
     if call.established or outgoing.redirected:
         return False
@@ -182,7 +182,7 @@ def follow_redirection(call: Call, outgoing: Outgoing, response: Response, trans
     return True
 
 
-def look_up_again(call: Call, outgoing: Outgoing) -> bool:
+def look_up_again(call: Call, outgoing: OutgoingInvite) -> bool:
     """Direct our first INVITE to the service again, because the target of a 3xx failed; return False if none was."""
     if call.established or call.ending or not call.is_service or outgoing.redirected_to is None:
         return False

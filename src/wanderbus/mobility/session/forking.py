@@ -22,7 +22,7 @@ from wanderbus.sip.message.dialog import Dialog, reachable
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import SessionDescription
 from wanderbus.sip.message.targets import Target
-from wanderbus.sip.transaction.transaction_layer import SendAck, SendRequest, Timers
+from wanderbus.sip.transaction.transaction_layer import BaseTimers, SendAck, SendRequest
 
 FORK_KIND: Final = "fork"
 """Prefix of the names of the BYE transactions that end further dialogs."""
@@ -71,7 +71,7 @@ class _Ending:
 class Forking:
     """Every 2xx to our INVITEs after the first."""
 
-    def __init__(self, calls: Calls, challenges: Challenges, timers: Timers) -> None:
+    def __init__(self, calls: Calls, challenges: Challenges, timers: BaseTimers) -> None:
         self._calls = calls
         self._challenges = challenges
         self._timers = timers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.machine import RandomSource
-from wanderbus.mobility.session.call import Call, Outgoing
-from wanderbus.sip.transaction.transaction_layer import Timers
+from wanderbus.mobility.session.call import Call, OutgoingInvite
+from wanderbus.sip.transaction.transaction_layer import BaseTimers
 
 INVITE_ATTEMPTS_MAX: Final = 5
 """Attempts of a first INVITE: if it is hurried, or while there is no connection to send it over."""
@@ -39,7 +39,7 @@ _OTHER_GLARE_S: Final = (0.0, 2.0)
 class InviteSchedule:
     """The times of one user agent's INVITEs."""
 
-    def __init__(self, random: RandomSource, timers: Timers) -> None:
+    def __init__(self, random: RandomSource, timers: BaseTimers) -> None:
         self._random = random
         self._timers = timers
 
@@ -48,13 +48,13 @@ class InviteSchedule:
         """Return the time for which the peer repeats its 2xx."""
         return self._timers.timeout_s
 
-    def is_exhausted(self, call: Call, outgoing: Outgoing) -> bool:
+    def is_exhausted(self, call: Call, outgoing: OutgoingInvite) -> bool:
         """Return whether no further attempt should be made."""
         attempts_max = REINVITE_ATTEMPTS_MAX if call.established else INVITE_ATTEMPTS_MAX
         given_up = outgoing.silences >= SILENT_ATTEMPTS_MAX and not outgoing.hurried
         return given_up or outgoing.attempt >= attempts_max
 
-    def silence_s(self, call: Call, outgoing: Outgoing) -> float:
+    def silence_s(self, call: Call, outgoing: OutgoingInvite) -> float:
         """Return the timeout of a hurried attempt.
 
         The two sides differ by one T1, so that after both moved, they do not turn to the proxy at the same time.
@@ -62,7 +62,7 @@ class InviteSchedule:
         silence_t1 = min(SILENCE_T1_MIN << (outgoing.attempt - 1), SILENCE_T1_MAX)
         return self._timers.t1_s * (silence_t1 if call.session.created_here else silence_t1 + 1)
 
-    def patience_s(self, call: Call, outgoing: Outgoing, status: int) -> float:
+    def patience_s(self, call: Call, outgoing: OutgoingInvite, status: int) -> float:
         """Return the timeout after a provisional response."""
         if status > 100 or not outgoing.hurried:
             return PATIENCE_S

@@ -41,7 +41,7 @@ class RemoteMediaStatus(Enum):
     CONNECTED = "CONNECTED"
 
 
-class Occurrence(Enum):
+class SessionOccurrence(Enum):
     """Events that change the communication state (SPEC C-15)."""
 
     INVITE_SENT = "INVITE sent"
@@ -55,9 +55,9 @@ class Occurrence(Enum):
 
 
 _Status = SIPCommunicationStatus
-_O = Occurrence
+_O = SessionOccurrence
 
-TRANSITIONS: Final[dict[SIPCommunicationStatus, dict[Occurrence, SIPCommunicationStatus]]] = {
+TRANSITIONS: Final[dict[SIPCommunicationStatus, dict[SessionOccurrence, SIPCommunicationStatus]]] = {
     _Status.UNDEFINED: {
         _O.INVITE_SENT: _Status.INVITING,
         _O.INVITE_RECEIVED: _Status.RINGING_HERE,
@@ -101,7 +101,7 @@ TRANSITIONS: Final[dict[SIPCommunicationStatus, dict[Occurrence, SIPCommunicatio
 """The allowed transitions of each state; any other is a fault of this program."""
 
 
-def advanced(status: SIPCommunicationStatus, occurrence: Occurrence) -> SIPCommunicationStatus:
+def advanced(status: SIPCommunicationStatus, occurrence: SessionOccurrence) -> SIPCommunicationStatus:
     """Return the state after ``occurrence``.
 
     Raises LocalProtocolError if the table has no such transition: the machines filter remote input first, so only a
@@ -113,11 +113,11 @@ def advanced(status: SIPCommunicationStatus, occurrence: Occurrence) -> SIPCommu
     return successor
 
 
-def advanced_media(media: RemoteMediaStatus, occurrence: Occurrence) -> RemoteMediaStatus:
+def advanced_media(media: RemoteMediaStatus, occurrence: SessionOccurrence) -> RemoteMediaStatus:
     """Return the remote media state after ``occurrence``: only establishing and ending change it (SPEC C-15, E-08)."""
-    if occurrence is Occurrence.ESTABLISHED:
+    if occurrence is SessionOccurrence.ESTABLISHED:
         return RemoteMediaStatus.CONNECTED
-    if occurrence is Occurrence.ENDED:
+    if occurrence is SessionOccurrence.ENDED:
         return RemoteMediaStatus.DISCONNECTED
     return media
 

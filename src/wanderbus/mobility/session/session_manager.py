@@ -12,7 +12,7 @@ from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Address, RandomSource
 from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.messages import (
-    Answer,
+    AcceptOffer,
     ChangeMedia,
     CreateSession,
     Effect,
@@ -38,13 +38,13 @@ from wanderbus.sip.authentication.digest_client import Challenges
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.message.uri import canonical_uri
-from wanderbus.sip.transaction.transaction_layer import Timers
+from wanderbus.sip.transaction.transaction_layer import BaseTimers
 
 
 class SessionManager:
     """All sessions of one user agent. Its methods return inputs for the transaction layer, timers and reports."""
 
-    def __init__(self, composer: Composer, challenges: Challenges, random: RandomSource, timers: Timers) -> None:
+    def __init__(self, composer: Composer, challenges: Challenges, random: RandomSource, timers: BaseTimers) -> None:
         self._composer = composer
         self._challenges = challenges
         self._calls = Calls()
@@ -91,7 +91,7 @@ class SessionManager:
                 return self._terminate(call, now, quietly=quietly)
             case Ring():
                 return self._uas.ring(call, now)
-            case Answer(media=media, renews=renews) if call.offer is not None:
+            case AcceptOffer(media=media, renews=renews) if call.offer is not None:
                 if renews and call.outgoing is not None:
                     call.outgoing.restart(media)
                 return self._uas.answer(call, media, now)

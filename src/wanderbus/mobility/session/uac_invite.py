@@ -24,7 +24,7 @@ from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.messages import Effect, SessionEstablished, SessionFailed, SessionRemoved, UpdateFailed
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.bye import ByeExchange
-from wanderbus.mobility.session.call import Call, Outgoing
+from wanderbus.mobility.session.call import Call, OutgoingInvite
 from wanderbus.mobility.session.calls import (
     INVITE_TIMER,
     Calls,
@@ -37,13 +37,13 @@ from wanderbus.mobility.session.calls import (
 from wanderbus.mobility.session.forking import Forking
 from wanderbus.mobility.session.invite_schedule import InviteSchedule
 from wanderbus.mobility.session.offer_answer import agreed_media, description_in, laid_out
-from wanderbus.mobility.session.session import Occurrence, RemoteMediaStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus, SessionOccurrence
 from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
 from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.message.targets import Target, direct_hop
-from wanderbus.sip.transaction.transaction_layer import CancelInvite, SendRequest, Timers
+from wanderbus.sip.transaction.transaction_layer import BaseTimers, CancelInvite, SendRequest
 
 INVITE_KIND: Final = "invite"
 """Prefix of the names of our transactions."""
@@ -75,7 +75,7 @@ class UacInvites:
         bye: ByeExchange,
         forking: Forking,
         random: RandomSource,
-        timers: Timers,
+        timers: BaseTimers,
     ) -> None:
         self._composer = composer
         self._calls = calls
@@ -87,7 +87,7 @@ class UacInvites:
 
     def create(self, call: Call, media: MediaDescription, now: float, *, hurried: bool) -> list[Effect]:
         """Send the first INVITE, which offers ``media``."""
-        return self._overtake(call, Outgoing(media, hurried=hurried), now)
+        return self._overtake(call, OutgoingInvite(media, hurried=hurried), now)
 
     def begin(self, call: Call, media: MediaDescription, now: float, method: str = "INVITE") -> list[Effect]:
         """Offer ``media``, after an INVITE of ours that is under way, or in place of it if hurried.
@@ -98,7 +98,7 @@ class UacInvites:
         if outgoing is not None and outgoing.sent_at == now and self._is_announced(call, media):
             return []
         by_update = method == "UPDATE" and call.established and call.session.peer_updatable
-        update = Outgoing(media, method="UPDATE" if by_update else "INVITE", hurried=self._in_hurry(call))
+        update = OutgoingInvite(media, method="UPDATE" if by_update else "INVITE", hurried=self._in_hurry(call))
         if outgoing is not None and outgoing.transaction is not None and not update.hurried:
             outgoing.following = update
             return []
@@ -106,9 +106,9 @@ class UacInvites:
 
     def moved(self, call: Call, media: MediaDescription, now: float) -> list[Effect]:
         """Call again from our new address with ``media``: a response to our first INVITE would go to the old one."""
-        return self._overtake(call, Outgoing(media, hurried=self._in_hurry(call)), now)
+        return self._overtake(call, OutgoingInvite(media, hurried=self._in_hurry(call)), now)
 
-    def _overtake(self, call: Call, update: Outgoing, now: float) -> list[Effect]:
+    def _overtake(self, call: Call, update: OutgoingInvite, now: float) -> list[Effect]:
         outgoing = call.outgoing
         effects = abandon_outgoing(call)
         call.outgoing = update
@@ -160,7 +160,7 @@ class UacInvites:
             return self._attempt(call, now) if again else self._fail(call, None, NO_RESPONSE)
         return [] if call.exchanging else self._try_other_path(call, outgoing, now)
 
-    def _try_other_path(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
+    def _try_other_path(self, call: Call, outgoing: OutgoingInvite, now: float) -> list[Effect]:
         outgoing.silences += 1
         outgoing.through_proxy = not outgoing.through_proxy
         look_up_again(call, outgoing)
@@ -226,7 +226,7 @@ class UacInvites:
         """Return whether our last description has our present address and ``media``."""
         return call.session.local_media == media and call.session.sip_address == self._composer.contact
 
-    def _send_unless_acknowledged(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
+    def _send_unless_acknowledged(self, call: Call, outgoing: OutgoingInvite, now: float) -> list[Effect]:
         """Send our INVITE once more unless our 200 with the same content is acknowledged soon."""
         outgoing.attempt, outgoing.through_proxy, outgoing.sent_in_answer = 1, False, True
         return self._pause(call, now + self._schedule.silence_s(call, outgoing))
@@ -253,7 +253,7 @@ class UacInvites:
         outgoing.transaction, outgoing.request, outgoing.sent_at = name, request, now
         if request.method == "INVITE":
             self._forking.sent(name, request, call.session.dialog)
-        sent = Occurrence.REINVITE_SENT if call.established else Occurrence.INVITE_SENT
+        sent = SessionOccurrence.REINVITE_SENT if call.established else SessionOccurrence.INVITE_SENT
         timer = (call.session.id, INVITE_TIMER)
         return [
             SendRequest(name, request, destination),
@@ -261,7 +261,7 @@ class UacInvites:
             *self._calls.advance(call, sent),
         ]
 
-    def _describe(self, call: Call, outgoing: Outgoing) -> None:
+    def _describe(self, call: Call, outgoing: OutgoingInvite) -> None:
         """Store the description to send; the SDP version rises if it differs from the last (RFC 3264 8)."""
         session = call.session
         slots = laid_out(session.slots, outgoing.media)
@@ -273,7 +273,7 @@ class UacInvites:
             sip_address=self._composer.contact,
         )
 
-    def _next_request(self, call: Call, outgoing: Outgoing) -> tuple[Request, Target]:
+    def _next_request(self, call: Call, outgoing: OutgoingInvite) -> tuple[Request, Target]:
         """Return the INVITE and its next hop, directly to the peer or through the proxy in turn (SPEC D-09, X13)."""
         server = self._composer.properties.server_target
         session = call.session
@@ -300,7 +300,7 @@ class UacInvites:
         until = now + self._schedule.patience_s(call, outgoing, response.status)
         effects: list[Effect] = [SetTimer((call.session.id, INVITE_TIMER), until)]
         if response.status == 180 and not call.established:
-            effects += self._calls.advance(call, Occurrence.RINGING_RECEIVED)
+            effects += self._calls.advance(call, SessionOccurrence.RINGING_RECEIVED)
         return effects
 
     def _accepted(self, call: Call, response: Response, now: float) -> list[Effect]:
@@ -335,7 +335,7 @@ class UacInvites:
             peer_updatable=takes_update(response, call.session.peer_updatable),
         )
         effects += self._calls.keep_time(call, session_timers.agreed(response), now)
-        effects += self._calls.advance(call, Occurrence.ESTABLISHED)
+        effects += self._calls.advance(call, SessionOccurrence.ESTABLISHED)
         if call.ending:
             return effects
         established: list[Effect] = [SessionEstablished(call.session.id, media, update)]
@@ -350,7 +350,7 @@ class UacInvites:
             return Dialog.from_uac(request, response)
         return dialog if response.contact is None else dialog.retargeted(contact_uri(response))
 
-    def _refused(self, call: Call, outgoing: Outgoing, response: Response, now: float) -> list[Effect]:
+    def _refused(self, call: Call, outgoing: OutgoingInvite, response: Response, now: float) -> list[Effect]:
         """Handle a final refusal (RFC 3261 8.1.3.5, 14.1, 22.2)."""
         status = response.status
         challenged = status in CHALLENGE_STATUSES and not call.ending
@@ -362,21 +362,23 @@ class UacInvites:
         if challenged:
             return self._fail(call, status, response.reason)
         if status == 486 and not call.established:
-            return self._calls.advance(call, Occurrence.BUSY_RECEIVED) + self._fail(call, status, response.reason)
+            return self._calls.advance(call, SessionOccurrence.BUSY_RECEIVED) + self._fail(
+                call, status, response.reason
+            )
         if not call.established or status in _GONE or self._schedule.is_exhausted(call, outgoing):
             return self._fail(call, status, response.reason)
         if status == 491:
             return self._pause(call, now + self._schedule.glare_s(call))
         return self._pause_then_other_path(call, outgoing, now)
 
-    def _pause_then_other_path(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
+    def _pause_then_other_path(self, call: Call, outgoing: OutgoingInvite, now: float) -> list[Effect]:
         """Pause before the next attempt, which takes the other path."""
         outgoing.failures += 1
         outgoing.through_proxy = not outgoing.through_proxy
         look_up_again(call, outgoing)
         return self._pause(call, now + self._schedule.pause_s(outgoing.failures))
 
-    def _apply_proposal(self, call: Call, outgoing: Outgoing, response: Response) -> bool:
+    def _apply_proposal(self, call: Call, outgoing: OutgoingInvite, response: Response) -> bool:
         """Apply what a refusal proposes: another target, a longer interval, re-INVITE; False if it proposes nothing
         new.
 

@@ -22,10 +22,10 @@ from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.messages import Effect, OfferWanted, SessionEstablished, SessionOffered, SessionRemoved
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.ack_wait import AckWait
-from wanderbus.mobility.session.call import Call, Offer
+from wanderbus.mobility.session.call import Call, PeerOffer
 from wanderbus.mobility.session.calls import REPLY_TIMER, Calls, overtake_outgoing, stop_repeating
 from wanderbus.mobility.session.offer_answer import Lines, agreed_media, answer_to, description_in, laid_out
-from wanderbus.mobility.session.session import Occurrence, SIPSession
+from wanderbus.mobility.session.session import SessionOccurrence, SIPSession
 from wanderbus.mobility.session.uac_invite import UacInvites
 from wanderbus.refusals import Limited
 from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable
@@ -131,7 +131,7 @@ class UasInvites:
         return [*self._calls.withdraw_offer(call), *self._uac.resume(call, now, answered=False)]
 
     def _accept(
-        self, call: Call, offer: Offer, media: MediaDescription, slots: Lines, remote: MediaDescription, now: float
+        self, call: Call, offer: PeerOffer, media: MediaDescription, slots: Lines, remote: MediaDescription, now: float
     ) -> list[Effect]:
         """Respond with 200, store both descriptions and report it (SPEC X12)."""
         response, timed = self._store_answer(call, offer, media, slots, now)
@@ -143,19 +143,19 @@ class UasInvites:
         return [
             *begun,
             *timed,
-            *self._calls.advance(call, Occurrence.ESTABLISHED),
+            *self._calls.advance(call, SessionOccurrence.ESTABLISHED),
             SessionEstablished(call.session.id, remote, offer.update),
             *self._uac.resume(call, now, answered=True),
         ]
 
-    def _offer_in_answer(self, call: Call, offer: Offer, media: MediaDescription, now: float) -> list[Effect]:
+    def _offer_in_answer(self, call: Call, offer: PeerOffer, media: MediaDescription, now: float) -> list[Effect]:
         """Make our offer in the 200; the answer in the ACK establishes the session."""
         response, timed = self._store_answer(call, offer, media, laid_out(call.session.slots, media), now)
         begun = self._ack_wait.begin(call, offer.transaction, response, now, update=offer.update, offers=True)
         return [*begun, *timed]
 
     def _store_answer(
-        self, call: Call, offer: Offer, media: MediaDescription, slots: Lines, now: float
+        self, call: Call, offer: PeerOffer, media: MediaDescription, slots: Lines, now: float
     ) -> tuple[Response, list[Effect]]:
         """Store the description in our 200 and its dialog; return the 200, and its timers."""
         call.offer = None
@@ -195,7 +195,7 @@ class UasInvites:
             sip_transport=self._composer.properties.transport,
         )
         call = self._calls.add(session)
-        return self._offered(call, offer, Occurrence.INVITE_RECEIVED)
+        return self._offered(call, offer, SessionOccurrence.INVITE_RECEIVED)
 
     def _invited_again(self, transaction: str, request: Request, call: Call, now: float) -> list[Effect]:
         """Accept an INVITE for an existing session as an update by its caller; refuse it from anybody else (482)."""
@@ -209,7 +209,7 @@ class UasInvites:
         effects += overtake_outgoing(call)
         if call.offer is not None:
             effects += self._calls.withdraw_offer(call)
-        received = Occurrence.REINVITE_RECEIVED if call.established else Occurrence.INVITE_RECEIVED
+        received = SessionOccurrence.REINVITE_RECEIVED if call.established else SessionOccurrence.INVITE_RECEIVED
         effects += self._offered(call, offer, received)
         return effects + self.ring(call, now) if call.ringing else effects
 
@@ -244,7 +244,7 @@ class UasInvites:
         if offer.description is None and call.session.local_media is not None:
             return effects + self._offer_in_answer(call, offer, call.session.local_media, now)
         effects += self._offered(
-            call, offer, Occurrence.REINVITE_RECEIVED if call.established else Occurrence.INVITE_RECEIVED
+            call, offer, SessionOccurrence.REINVITE_RECEIVED if call.established else SessionOccurrence.INVITE_RECEIVED
         )
         if request.method == "UPDATE":
             effects.append(SetTimer((call.session.id, REPLY_TIMER), now + UPDATE_ANSWER_S))
@@ -276,7 +276,7 @@ class UasInvites:
             *self._calls.keep_time(call, timer, now),
         ]
 
-    def _read_offer(self, transaction: str, request: Request, *, update: bool, asked: bool = True) -> Offer:
+    def _read_offer(self, transaction: str, request: Request, *, update: bool, asked: bool = True) -> PeerOffer:
         """Return the offer of ``request``; SIPParseError if we cannot serve it or cannot reach its sender.
 
         A request without offer asks for ours; with ``asked`` the owner must be able to make one.
@@ -287,9 +287,9 @@ class UasInvites:
             media = self._composer.media_in(description)
         tag = request.to.tag or self._composer.fresh_tag()
         reachable(Dialog.from_uas(request, make_response(request, 200, to_tag=tag)))
-        return Offer(transaction, request, description, media, tag, update)
+        return PeerOffer(transaction, request, description, media, tag, update)
 
-    def _offered(self, call: Call, offer: Offer, occurrence: Occurrence) -> list[Effect]:
+    def _offered(self, call: Call, offer: PeerOffer, occurrence: SessionOccurrence) -> list[Effect]:
         call.offer = offer
         session = call.session
         instance = _instance(offer.request)
@@ -311,7 +311,7 @@ def _caller_of(call: Call) -> tuple[str, str, int] | None:
     return tag, call.session.remote_uri, cseq
 
 
-def _dialog_after(session: SIPSession, offer: Offer, response: Response) -> Dialog:
+def _dialog_after(session: SIPSession, offer: PeerOffer, response: Response) -> Dialog:
     """Return the dialog that our ``response`` creates or refreshes."""
     if offer.request.to.tag is None or session.dialog is None:
         return Dialog.from_uas(offer.request, response)

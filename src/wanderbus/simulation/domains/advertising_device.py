@@ -12,7 +12,7 @@ from wanderbus.simulation.device import Request
 from wanderbus.simulation.domains.domain_device import DomainDevice
 
 
-class Offer(NamedTuple):
+class OfferedFilter(NamedTuple):
     """Filter of an advertisement or a subscription."""
 
     subject: str
@@ -28,7 +28,7 @@ def _parsed(expression: str) -> filters.Filter:
     return filters.parse(expression)
 
 
-class Refusal(NamedTuple):
+class PublishRefusal(NamedTuple):
     """A publish that was refused for good; ``is_advertised`` if an answered advertisement matched it all the time."""
 
     event: Event
@@ -40,20 +40,20 @@ class AdvertisingDevice(DomainDevice):
     """A device that advertises what it publishes."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
-        self.refusals: list[Refusal] = []
-        self.advertised: dict[Offer, bool] = {}
+        self.refusals: list[PublishRefusal] = []
+        self.advertised: dict[OfferedFilter, bool] = {}
         """Advertisements that were not withdrawn; True once they were answered."""
-        self._allowed: dict[str, set[Offer]] = {}
+        self._allowed: dict[str, set[OfferedFilter]] = {}
         """Advertisements that have allowed a publish since it was sent, by the name of its event."""
         super().__init__(*given, **options)
 
-    def advertise(self, offer: Offer) -> None:
+    def advertise(self, offer: OfferedFilter) -> None:
         """Request an advertisement."""
         if offer not in self.advertised:
             self.advertised[offer] = False
             self.ask(protocol.Advertise(0, *offer))
 
-    def withdraw(self, offer: Offer) -> None:
+    def withdraw(self, offer: OfferedFilter) -> None:
         """Request the end of an advertisement."""
         self.advertised.pop(offer, None)
         for allowed in self._allowed.values():
@@ -66,16 +66,16 @@ class AdvertisingDevice(DomainDevice):
         self._allowed[str(event["Uid"])] = counting
         super().publish(event, outbox=outbox, twice=twice)
 
-    def live_advertisements(self) -> list[Offer]:
+    def live_advertisements(self) -> list[OfferedFilter]:
         """Return the advertisements that the server has."""
         rows = self.node.broker.state.advertisements.values()
-        return [Offer(row.subject, row.expression) for row in rows if row.user == self.user]
+        return [OfferedFilter(row.subject, row.expression) for row in rows if row.user == self.user]
 
     def _answered(self, asked: Request, settled: RequestSettled) -> None:
         if not isinstance(asked, protocol.Advertise):
             super()._answered(asked, settled)
         elif settled.refusal is None:
-            offer = Offer(asked.subject, asked.expression)
+            offer = OfferedFilter(asked.subject, asked.expression)
             self.advertised |= {offer: True} if offer in self.advertised else {}
         elif "withdrawn before it counted" not in settled.refusal.reason:
             self._refused(asked, settled.refusal)
@@ -84,5 +84,5 @@ class AdvertisingDevice(DomainDevice):
         published = self.published[self._uids[settled.outbox, settled.number]]
         if settled.id is None and settled.limit in (None, "advertisement_pending"):
             is_advertised = bool(self._allowed[published.uid])
-            self.refusals.append(Refusal(published.event, settled.reason or "", is_advertised))
+            self.refusals.append(PublishRefusal(published.event, settled.reason or "", is_advertised))
         super()._settled(settled)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
-from wanderbus.channels.causal.header import Dot, Entry, Header, Origin
-from wanderbus.channels.causal.interface import Accepted, EntriesLearnt, Passed, Sent, ServerRemoved
+from wanderbus.channels.causal.header import Dot, Header, HeaderEntry, Origin
+from wanderbus.channels.causal.interface import CausalDelivered, CausalSent, EntriesLearnt, Passed, ServerRemoved
 from wanderbus.simulation.domains.causal_node import Written
 
 Clock = dict[Origin, int]
@@ -73,17 +73,17 @@ class CausalTruth:
             self._lives[server], self._servers[server], self._claims[server] = written.incarnation, {}, {}
         clock, claims = self._servers[server], self._claims[server]
         match record:
-            case Sent(header=header, payload=payload):
+            case CausalSent(header=header, payload=payload):
                 clock[header.origin] = header.number
                 self.published[header.dot], self.payloads[header.dot] = header, payload
                 claims[header.origin] = header.number
                 self._clocks[header.dot], self._claimed[header.dot] = dict(clock), dict(claims)
                 for each, _ in header.befores:
                     self._sent_to.setdefault(each, {}).setdefault(header.origin, []).append(header.number)
-            case Accepted(header=header, payload=payload):
+            case CausalDelivered(header=header, payload=payload):
                 self._on_accepted(written, header, payload)
                 _merge(clock, self._clocks.get(header.dot, {}))
-                self._claim(claims, (Entry(header.origin, header.number, 0), *header.entries))
+                self._claim(claims, (HeaderEntry(header.origin, header.number, 0), *header.entries))
             case Passed(origin=origin, number=number):
                 self._excuse(server, origin, number)
                 self._passed[server, origin] = number
@@ -97,7 +97,7 @@ class CausalTruth:
                     self._check_past(server, self._pasts[token], f"session {token}")
                     _merge(clock, self._pasts[token])
 
-    def _claim(self, claims: Clock, entries: Iterable[Entry]) -> None:
+    def _claim(self, claims: Clock, entries: Iterable[HeaderEntry]) -> None:
         for entry in entries:
             _merge(claims, {entry.origin: entry.number})
             _merge(claims, self._claimed.get((entry.origin, entry.number), {}))

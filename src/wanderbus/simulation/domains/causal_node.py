@@ -8,22 +8,22 @@ from typing import Protocol
 import msgspec
 
 from wanderbus.channels.causal.interface import (
-    Accepted,
     AnyCausalRecord,
+    CausalDelivered,
     CausalLimits,
+    CausalLinkClosed,
+    CausalLinkOpened,
     GapFound,
-    LinkClosed,
-    LinkOpened,
     Message,
     MessageCame,
-    SendMessage,
+    SendToPeer,
     WriteRecord,
 )
 from wanderbus.channels.causal.server import CausalServer
 from wanderbus.channels.causal.state import restored
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
 from wanderbus.records import SERVER_LOG
-from wanderbus.simulation.disk import Disk
+from wanderbus.simulation.disk import SimulatedDisk
 from wanderbus.simulation.world import World
 
 _RECORD = msgspec.msgpack.Decoder(AnyCausalRecord)
@@ -67,7 +67,7 @@ class CausalNode:
         """Durable records of the logs that were lost."""
         self._domain = domain
         self._life = 0
-        self.disk = Disk(domain.world)
+        self.disk = SimulatedDisk(domain.world)
         self._pending: deque[tuple[int, Output, int | None]] = deque()
         """Outputs until the log is durable up to a place; a message has the session of its link."""
         self.start()
@@ -87,7 +87,7 @@ class CausalNode:
         if loses_log:
             self.lost_logs += self._written(self.disk.durable)
             self.incarnation += 1
-            self.disk = Disk(self._domain.world)
+            self.disk = SimulatedDisk(self._domain.world)
         else:
             self.disk.crash()
 
@@ -97,7 +97,7 @@ class CausalNode:
 
     def had_in_an_earlier_life(self, gap: GapFound) -> bool:
         """Return whether a log that was lost had the last event of a gap, so that its origin did not keep them."""
-        lost = [each.record.header for each in self.lost_logs if isinstance(each.record, Accepted)]
+        lost = [each.record.header for each in self.lost_logs if isinstance(each.record, CausalDelivered)]
         return gap.until is not None and any((each.origin, each.number) == (gap.origin, gap.until) for each in lost)
 
     def _written(self, end: int) -> list[Written]:
@@ -119,7 +119,7 @@ class CausalNode:
             elif isinstance(output, SetTimer):
                 self._set_timer(output)
             else:
-                link = self._domain.links.session(self.server, output.server) if type(output) is SendMessage else None
+                link = self._domain.links.session(self.server, output.server) if type(output) is SendToPeer else None
                 self._pending.append((len(self.disk.log), output, link))
         self._release(self.disk.durable)
 
@@ -130,7 +130,7 @@ class CausalNode:
     def _release(self, durable: int) -> None:
         while self._pending and self._pending[0][0] <= durable:
             _, output, link = self._pending.popleft()
-            if not isinstance(output, SendMessage):
+            if not isinstance(output, SendToPeer):
                 self._domain.reported(self, output)
             elif link is not None:
                 self._domain.links.send(self.server, output.server, link, msgspec.msgpack.encode(output.message))
@@ -160,8 +160,8 @@ class CausalLinks:
         if (one, other) not in self._open and self._may_open(one, other):
             self._sessions += 1
             self._open[one, other] = self._sessions
-            self._nodes[one].feed(LinkOpened(other))
-            self._nodes[other].feed(LinkOpened(one))
+            self._nodes[one].feed(CausalLinkOpened(other))
+            self._nodes[other].feed(CausalLinkOpened(one))
         draw = self._domain.world.random
         self._domain.world.after(draw.uniform(0.2, 1.0) * self.retry_s_max, lambda: self.watch(one, other))
 
@@ -172,8 +172,8 @@ class CausalLinks:
     def break_link(self, one: int, other: int) -> None:
         """Break a link: what is on its way is lost."""
         if self._open.pop((min(one, other), max(one, other)), None) is not None:
-            self._nodes[one].feed(LinkClosed(other))
-            self._nodes[other].feed(LinkClosed(one))
+            self._nodes[one].feed(CausalLinkClosed(other))
+            self._nodes[other].feed(CausalLinkClosed(one))
 
     def close_all(self, server: int) -> None:
         """Break all links of a server."""

@@ -18,7 +18,7 @@ from wanderbus.channels.causal.interface import (
     ImportPast,
     PastExported,
     PastReached,
-    Publish,
+    PublishTo,
     RemoveServer,
 )
 from wanderbus.machine import Output
@@ -157,7 +157,7 @@ class CausalScenario(Scenario):
         if self._active and node.server not in self.removed:
             self._payloads += 1
             servers = self._interest[self.world.random.randrange(len(self._interest))] - {node.server}
-            node.feed(Publish(frozenset(servers), b"%d" % self._payloads))
+            node.feed(PublishTo(frozenset(servers), b"%d" % self._payloads))
 
     def _change_interest(self) -> None:
         self._interest[self.world.random.randrange(len(self._interest))] = self._some_servers()

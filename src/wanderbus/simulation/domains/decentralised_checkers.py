@@ -9,10 +9,10 @@ import msgspec
 
 from wanderbus import records
 from wanderbus.channels.causal.header import Header
-from wanderbus.channels.causal.interface import Accepted, AnyCausalRecord, Sent
+from wanderbus.channels.causal.interface import AnyCausalRecord, CausalDelivered, CausalSent
 from wanderbus.channels.causal.payload import encode_payload
 from wanderbus.event import Event
-from wanderbus.simulation.domains.advertising_device import AdvertisingDevice, Offer
+from wanderbus.simulation.domains.advertising_device import AdvertisingDevice, OfferedFilter
 from wanderbus.simulation.domains.causal_checkers import CausalTruth
 from wanderbus.simulation.domains.causal_node import Written
 from wanderbus.simulation.domains.domain_node import DomainNode
@@ -37,10 +37,10 @@ def _changes(record: records.AnyRecord) -> list[AnyCausalRecord]:
     match record:
         case records.Published(acceptance=acceptance, causal=causal) if causal:
             payload = encode_payload(acceptance.id, record.at_us, acceptance.event)
-            return [Sent(_header.decode(causal), payload)]
+            return [CausalSent(_header.decode(causal), payload)]
         case records.Arrived(arrival=arrival, causal=causal) if causal:
             payload = encode_payload(arrival.id, arrival.accepted_us, arrival.event)
-            return [Accepted(_header.decode(causal), payload)]
+            return [CausalDelivered(_header.decode(causal), payload)]
         case records.CausalChanged(changes=changes) | records.ArrivalsLost(causal=changes):
             return [_change.decode(each) for each in changes]
     return []
@@ -54,7 +54,9 @@ def check_routes(
     An event that may not be published at a server need not be wanted there.
     """
     names = sorted(nodes)
-    live = {each.node: [Offer(one.subject, one.expression) for one in each.live_subscriptions()] for each in devices}
+    live = {
+        each.node: [OfferedFilter(one.subject, one.expression) for one in each.live_subscriptions()] for each in devices
+    }
     for device in devices:
         node, offers = device.node, device.live_advertisements()
         assert node.channels.decentralised is not None
@@ -81,12 +83,12 @@ def check_advertised(devices: Sequence[AdvertisingDevice]) -> Iterator[str]:
                 yield f"{node.name} refuses {refusal.event}, which is advertised: {refusal.reason}"
         channels = node.channels.decentralised
         assert channels is not None
-        live: dict[str, Offer] = {}
+        live: dict[str, OfferedFilter] = {}
         counting: set[str] = set()
         for record in node.disk.records():
             match record:
                 case records.Advertised():
-                    live[record.advertisement] = Offer(record.subject, record.expression)
+                    live[record.advertisement] = OfferedFilter(record.subject, record.expression)
                 case records.AdvertisementsCounted(advertisements=advertisements):
                     counting |= set(advertisements)
                 case records.AdvertisementsWithdrawn(advertisements=advertisements):
@@ -109,5 +111,5 @@ def check_interest_goes_to_advertisers(devices: Sequence[AdvertisingDevice]) -> 
             if stream.origin == node.name or not node.channels.decentralised.mergings[stream.group].for_advertisers:
                 continue
             for each in routes.filters((leader, stream)):
-                if not any(Offer(each.subject or "*", each.expression).matches(event) for event in may):
+                if not any(OfferedFilter(each.subject or "*", each.expression).matches(event) for event in may):
                     yield f"{node.name} has the interest of {stream.origin} in {each.subject} {each.expression}"

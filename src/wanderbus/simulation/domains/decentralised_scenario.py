@@ -14,7 +14,7 @@ from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.peers.multicast_group import MulticastGroup
-from wanderbus.simulation.domains.advertising_device import AdvertisingDevice, Offer
+from wanderbus.simulation.domains.advertising_device import AdvertisingDevice, OfferedFilter
 from wanderbus.simulation.domains.decentralised_checkers import (
     causal_truth,
     check_advertised,
@@ -168,7 +168,7 @@ class DecentralisedScenario(DomainScenario):
         self.advertisements += 1
         draw = self.world.random
         above = draw.choice([-1, -1, 3, 5, 8])
-        device.advertise(Offer(draw.choice(["A", "A", "B", "C", "*"]), f"all x > {above}"))
+        device.advertise(OfferedFilter(draw.choice(["A", "A", "B", "C", "*"]), f"all x > {above}"))
 
     def _change_advertisements(self) -> None:
         draw = self.world.random

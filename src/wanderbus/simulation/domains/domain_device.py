@@ -9,9 +9,15 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.state.rows import session_key
-from wanderbus.client.machine.messages import Acknowledge, AgentProperties, Arrived, RequestSettled, SubscriptionOver
+from wanderbus.client.machine.messages import (
+    Acknowledge,
+    AgentProperties,
+    ItemArrived,
+    RequestSettled,
+    SubscriptionOver,
+)
 from wanderbus.event import Event, EventId, Gap
-from wanderbus.simulation.device import Device, Request
+from wanderbus.simulation.device import Request, SimulatedDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.world import World
 from wanderbus.subscription import Since, Subscription
@@ -40,7 +46,7 @@ class Asked(msgspec.Struct):
     """live, ending, ended, renewing, or unknown after a crash of the device."""
 
 
-class DomainDevice(Device):
+class DomainDevice(SimulatedDevice):
     """One device of a user, across the lives of its application.
 
     With ``is_filtering`` it holds back events that nobody wants; with ``resubmits`` it requests a subscription again
@@ -153,7 +159,7 @@ class DomainDevice(Device):
 
     # Answers --------------------------------------------------------------------------------------------------------
 
-    def _arrived(self, arrived: Arrived) -> None:
+    def _arrived(self, arrived: ItemArrived) -> None:
         item, number = arrived.item, arrived.item.position.number
         identity, text = (None, item.reason) if isinstance(item, Gap) else (item.id, str(item.event["Uid"]))
         found = Item(self.world.moment(), number, identity, text)

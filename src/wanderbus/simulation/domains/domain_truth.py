@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from wanderbus.event import EventId
-from wanderbus.simulation.device import Published
+from wanderbus.simulation.device import PublishedEvent
 from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.domains.past_checkers import check_past
-from wanderbus.simulation.domains.server_truth import FOREVER, Followed, ServerTruth
+from wanderbus.simulation.domains.server_truth import FOREVER, FollowedSubscription, ServerTruth
 
 _REPEATED: Final = "this event was refused, or accepted too long ago"
 
@@ -26,7 +26,7 @@ class DomainTruth:
         self.problems: list[str] = []
         self._mixed = mixed = {name for name, node in nodes.items() if node.config.spark_subjects not in ((), ("*",))}
         self.servers = {name: ServerTruth(node, mixed) for name, node in nodes.items()}
-        self.offered: dict[str, Published] = {}
+        self.offered: dict[str, PublishedEvent] = {}
         self._devices = devices
         self._lineage = next(iter(nodes.values())).channels.lineage
         for device in devices:
@@ -59,7 +59,7 @@ class DomainTruth:
             "pieces": sum(each.pieces for each in pasts),
         }
 
-    def _check_past(self, name: str, followed: Followed) -> None:
+    def _check_past(self, name: str, followed: FollowedSubscription) -> None:
         """Check that a subscription that began in the past has each event from there on, once, in order."""
         if (first := followed.past.first) is None:
             return
@@ -128,7 +128,7 @@ class DomainTruth:
                     if wants and self._counted(identity, offered):
                         self.problems.append(f"{uid} was held back, and {identity} of {server.node.name} wants it")
 
-    def _counted(self, identity: str, offered: Published) -> bool:
+    def _counted(self, identity: str, offered: PublishedEvent) -> bool:
         """Return whether a subscription counted before an event was published, until it was held back."""
         for asked in (each.asked[identity] for each in self._devices if identity in each.asked):
             for life, moment in asked.counted.items():
@@ -144,7 +144,7 @@ class DomainTruth:
                 if found is None or found[1]["Uid"] != server.uids[leader, number]:
                     self.problems.append(f"{name} has event {number} of {leader}, which is not in the log there")
 
-    def _check_nothing_missed(self, server: ServerTruth, identity: str, followed: Followed) -> None:
+    def _check_nothing_missed(self, server: ServerTruth, identity: str, followed: FollowedSubscription) -> None:
         """Check that all events that were accepted after a subscription counted have arrived at its server.
 
         If the subscription has ended, only those before the last one of their subject must have.
@@ -169,14 +169,16 @@ class DomainTruth:
                     if is_due and number not in arrived and followed.matches(event, self._lineage(event.subject)):
                         self._on_missed(server, acceptance.id, followed, start, end)
 
-    def _on_missed(self, server: ServerTruth, event: EventId, followed: Followed, start: int, end: int) -> None:
+    def _on_missed(
+        self, server: ServerTruth, event: EventId, followed: FollowedSubscription, start: int, end: int
+    ) -> None:
         """Accept that an event is missed if a bound of its leader bit, and the subscription has a gap or its end."""
         lost = any(start < at < end for at in server.losses.get(event.origin, ()))
         is_told = lost and (followed.lost or followed.past.has_failed)
         if event.number >= self.servers[event.origin].node.storage.log_begins or not is_told:
             self.problems.append(f"{followed.subscription.id} of {server.node.name} has missed {event}")
 
-    def _check_received(self, identity: str, followed: Followed) -> None:
+    def _check_received(self, identity: str, followed: FollowedSubscription) -> None:
         """Check that devices have received what their server has recorded, in order, or a gap."""
         owner, received, gap = followed.subscription.owner, set[int](), 0
         for device in self._devices:

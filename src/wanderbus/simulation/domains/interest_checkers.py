@@ -20,9 +20,9 @@ from wanderbus.filters.normalising import normal_form, to_node
 from wanderbus.simulation.domains.interest_hosts import GROUP, RESOLUTION, AccessHost, ResolutionHost
 
 if TYPE_CHECKING:
-    from wanderbus.simulation.domains.interest_scenario import AccessServer
+    from wanderbus.simulation.domains.interest_scenario import InterestServer
 
-Servers = Mapping[str, "AccessServer"]
+Servers = Mapping[str, "InterestServer"]
 
 EVENTS: Final = 6
 """Events of one check of soundness."""

@@ -29,8 +29,8 @@ from wanderbus.simulation.domains.interest_hosts import (
     LinkUp,
     ResolutionHost,
 )
-from wanderbus.simulation.host import Host
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.host import SimulatedHost
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.scenario import Scenario
 
@@ -39,7 +39,7 @@ REPAIRED_S: Final = 200.0
 SUBJECTS: Final = ("Flights", "Gates", None)
 
 
-class AccessServer(Host[AccessHost]):
+class InterestServer(SimulatedHost[AccessHost]):
     """An access server across its lives: its filters are durable, and usually its tables."""
 
     def __init__(self, name: str, ip: str) -> None:
@@ -89,7 +89,7 @@ class InterestScenario(Scenario):
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
-        rough = Conditions(
+        rough = PathConditions(
             loss=draw.choice([0.0, 0.05, 0.3]),
             duplication=draw.choice([0.0, 0.1]),
             delay_max_s=draw.choice([0.01, 0.2]),
@@ -101,9 +101,9 @@ class InterestScenario(Scenario):
         self.advertised = draw.random() < 0.6
         count = draw.choice([1, 2, 3, 3, 4, 5, 8]) if draw.random() < 0.97 else 50
         self.access = {
-            name: AccessServer(name, f"10.0.1.{number}") for number, name in enumerate(f"a{n}" for n in range(count))
+            name: InterestServer(name, f"10.0.1.{number}") for number, name in enumerate(f"a{n}" for n in range(count))
         }
-        self.resolution = Host(ResolutionHost)
+        self.resolution = SimulatedHost(ResolutionHost)
         self.changes = self.covered = self.kills = self.cuts = self.checks = 0
         self._past_messages = self._lives = self._ids = 0
         self._addresses: dict[str, Address] = {}
@@ -174,7 +174,7 @@ class InterestScenario(Scenario):
             self.check_soundness()
         self.world.after(draw.expovariate(8.0), self._act)
 
-    def _change_filters(self, server: AccessServer) -> None:
+    def _change_filters(self, server: InterestServer) -> None:
         draw = self.world.random
         kind: Kind = "advertisements" if draw.random() < 0.2 else "interest"
         there = list(server.filters[kind])
@@ -188,7 +188,9 @@ class InterestScenario(Scenario):
             added[id] = draw.choice(SUBJECTS[: 2 + (draw.random() < 0.1)]), parse(self._expression(kind))
         self._update(server, kind, added, [])
 
-    def _update(self, server: AccessServer, kind: Kind, added: dict[Hashable, Wanted], removed: list[Hashable]) -> None:
+    def _update(
+        self, server: InterestServer, kind: Kind, added: dict[Hashable, Wanted], removed: list[Hashable]
+    ) -> None:
         source = server.machine.sources[kind]
         before, version = source.interests.sent(), source.outgoing.version
         is_new = not removed and not server.filters[kind].keys() & added.keys()
@@ -226,7 +228,7 @@ class InterestScenario(Scenario):
 
     # Lives and links -------------------------------------------------------------------------------------------------
 
-    def _start(self, server: AccessServer) -> None:
+    def _start(self, server: InterestServer) -> None:
         draw = self.world.random
         server.life += 1
         self._lives += 1
@@ -250,7 +252,7 @@ class InterestScenario(Scenario):
         self._addresses[name] = address
         return Node(name, host, {"servers": address}, self.world, self.network, lambda output: None)
 
-    def _link_later(self, server: AccessServer) -> None:
+    def _link_later(self, server: InterestServer) -> None:
         self._links[server.name] = number = self._links.get(server.name, 0) + 1
 
         def link() -> None:
@@ -263,7 +265,7 @@ class InterestScenario(Scenario):
 
         self.world.after(self.world.random.uniform(0.01, 0.5), link)
 
-    def _kill(self, server: AccessServer) -> None:
+    def _kill(self, server: InterestServer) -> None:
         if not server.running:
             return
         self.kills += 1
@@ -285,7 +287,7 @@ class InterestScenario(Scenario):
                 server.feed(LinkDown(RESOLUTION, True))
         self.world.after(self.world.random.uniform(0.1, 3.0), self._start_resolution)
 
-    def _cut(self, server: AccessServer) -> None:
+    def _cut(self, server: InterestServer) -> None:
         if self.network.is_cut(server.ip):
             return
         self.cuts += 1
@@ -310,7 +312,7 @@ class InterestScenario(Scenario):
 
     def _repair(self) -> None:
         self._is_rough = False
-        self.network.conditions = Conditions()
+        self.network.conditions = PathConditions()
 
     def _settle(self) -> None:
         """Let time pass until nothing is unconfirmed; that it takes too long is a problem."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from wanderbus.simulation.wire import Direction
+from wanderbus.simulation.wire import WireDirection
 from wanderbus.simulation.world import World
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class DomainLink:
         self.target = target
         self.numbers = {source.name: source.next_link(), target.name: target.next_link()}
         self._directions = {
-            source.name: Direction(world, delay_s, lambda payloads: target.arrived(self, payloads)),
-            target.name: Direction(world, delay_s, lambda payloads: source.arrived(self, payloads)),
+            source.name: WireDirection(world, delay_s, lambda payloads: target.arrived(self, payloads)),
+            target.name: WireDirection(world, delay_s, lambda payloads: source.arrived(self, payloads)),
         }
 
     def other(self, node: DomainNode) -> DomainNode:

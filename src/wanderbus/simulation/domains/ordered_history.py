@@ -8,7 +8,7 @@ from typing import Final
 from wanderbus import protocol
 from wanderbus.client.machine.messages import RequestSettled
 from wanderbus.records import Published, decode_record
-from wanderbus.simulation.device import Device, Request
+from wanderbus.simulation.device import Request, SimulatedDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.world import World
 
@@ -16,7 +16,7 @@ _PAUSE_S: Final = (0.05, 1.0)
 """Shortest and longest pause between two requests of one reader."""
 
 
-class ChannelReader(Device):
+class ChannelReader(SimulatedDevice):
     """A user at a server who follows the channel of ``subject``; a refused request is repeated."""
 
     node: DomainNode

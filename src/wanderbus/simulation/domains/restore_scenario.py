@@ -17,7 +17,7 @@ from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.own_channels import Merging, OwnChannels
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.simulation.device import Published
+from wanderbus.simulation.device import PublishedEvent
 from wanderbus.simulation.disk import DiskCopy
 from wanderbus.simulation.domains.domain_device import DomainDevice, Item
 from wanderbus.simulation.domains.domain_node import DomainNode
@@ -144,7 +144,7 @@ class RestoreScenario(DomainScenario):
 
     # Checks ---------------------------------------------------------------------------------------------------------
 
-    def _accepted(self) -> list[Published]:
+    def _accepted(self) -> list[PublishedEvent]:
         published = [each for device in self.devices for each in device.published.values()]
         return [each for each in published if each.accepted is not None]
 
@@ -166,7 +166,7 @@ class RestoreScenario(DomainScenario):
                     due = [each for each in due if wanted.subject in ("*", each.event.subject) and matches(each.event)]
                     self._check_due(f"{device.user}/{device.name}, {identity}", due, items)
 
-    def _check_due(self, who: str, due: Sequence[Published], items: Sequence[Item]) -> None:
+    def _check_due(self, who: str, due: Sequence[PublishedEvent], items: Sequence[Item]) -> None:
         """Check that each event that a subscription is due is among its ``items``, or in a gap."""
         places = _places(items)
         device_of = {each.uid: device for device in self.devices for each in device.published.values()}
@@ -188,7 +188,7 @@ def _places(items: Sequence[Item]) -> dict[str, int]:
     return places
 
 
-def _place_before(event: Published, device: DomainDevice, places: Mapping[str, int]) -> int:
+def _place_before(event: PublishedEvent, device: DomainDevice, places: Mapping[str, int]) -> int:
     """Return the place behind which a gap must stand for ``event``, which its publisher ``device`` sent in order.
 
     It is that of the last event before it, of one stream and channel, that came before all later ones.

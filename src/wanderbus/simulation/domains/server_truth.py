@@ -31,7 +31,7 @@ from wanderbus.subscription import EVERY_SUBJECT, Subscription
 FOREVER: Final = 1 << 62
 
 
-class Followed:
+class FollowedSubscription:
     """A subscription of a user, by the log of its server."""
 
     def __init__(self, subscription: Subscription, start: int) -> None:
@@ -58,7 +58,7 @@ class ServerTruth:
     def __init__(self, node: DomainNode, mixed: Container[str]) -> None:
         self.node = node
         self.problems: list[str] = []
-        self.followed: dict[str, Followed] = {}
+        self.followed: dict[str, FollowedSubscription] = {}
         self.published: dict[int, tuple[Acceptance, Event]] = {}
         """Events by the offset of their acceptance."""
         self.arrived: dict[str, dict[int, int]] = {}
@@ -74,7 +74,7 @@ class ServerTruth:
         """Offset of the last decentralised event of each session."""
         self._last: dict[tuple[str, str], int] = {}
         """Number of the last arrival, by leader; of a mixed one by its subject, too."""
-        self._live: dict[str, Followed] = {}
+        self._live: dict[str, FollowedSubscription] = {}
         self._got: dict[str, set[EventId]] = {}
         """Events of each subscription."""
         self._unmatched: dict[int, tuple[EventId, set[str]]] = {}
@@ -86,7 +86,9 @@ class ServerTruth:
     def _follow(self, offset: int, record: AnyRecord) -> None:
         match record:
             case Subscribed(subscription=subscription) if not is_server(subscription.owner):
-                followed = self._live[subscription.id] = self.followed[subscription.id] = Followed(subscription, offset)
+                followed = self._live[subscription.id] = self.followed[subscription.id] = FollowedSubscription(
+                    subscription, offset
+                )
                 followed.past.begin(record, self.node.broker.state)
             case Changed(subscription=subscription) if subscription.id not in self._live:
                 self._live[subscription.id] = self.followed[subscription.id]

@@ -24,7 +24,7 @@ from wanderbus.rudp import (
     SendMessage,
 )
 from wanderbus.rudp.interface import Secrets
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.rudp.wire import HEADER_BYTES, KIND_OFFSET, RESET, SEALED
 from wanderbus.simulation.scenario import Scenario
@@ -46,7 +46,7 @@ BYSTANDERS: Final[tuple[Address, ...]] = (("203.0.113.66", 6_666), ("203.0.113.6
 _NUMBER_OFFSET: Final = 20
 
 
-class Party:
+class HostileParty:
     """One end of a call, with the messages that its application sent and received."""
 
     def __init__(self, scenario: HostileRelayScenario, number: int) -> None:
@@ -96,7 +96,7 @@ class HostileRelay:
             for port in party.ports:
                 self._network.bind(port, lambda source, data, party=party: self._take(party, data))  # type: ignore[misc]
 
-    def _take(self, party: Party, data: bytes) -> None:
+    def _take(self, party: HostileParty, data: bytes) -> None:
         draw, peer = self._world.random, self._parties[party.number ^ 1]
         if not self.hostile:
             self._send(peer.ports[0], peer, data, 0.02)
@@ -112,7 +112,7 @@ class HostileRelay:
         if draw.random() < 0.02:
             self._flood(peer, data)
 
-    def _forward_damaged(self, party: Party, peer: Party, data: bytes) -> None:
+    def _forward_damaged(self, party: HostileParty, peer: HostileParty, data: bytes) -> None:
         draw = self._world.random
         later_s = draw.choice([draw.uniform(0.0, 0.5), draw.uniform(0.0, LATER_S_MAX)])
         match draw.randrange(8):
@@ -143,7 +143,7 @@ class HostileRelay:
         reset = data[:KIND_OFFSET] + bytes([RESET]) + draw.randbytes(16)
         return draw.choice([data[: draw.randrange(len(data))], data + draw.randbytes(40), bytes(changed), reset])
 
-    def _flood(self, peer: Party, data: bytes) -> None:
+    def _flood(self, peer: HostileParty, data: bytes) -> None:
         """Send datagrams with the ids, the kind and the size of a genuine packet, under later numbers."""
         draw = self._world.random
         if len(data) <= HEADER_BYTES or data[KIND_OFFSET] != SEALED:
@@ -156,7 +156,7 @@ class HostileRelay:
             self.flooded += 1
             self._send(draw.choice([*peer.ports, *BYSTANDERS]), peer, made, 0.02)
 
-    def _send(self, source: Address, party: Party, data: bytes, delay_s: float) -> None:
+    def _send(self, source: Address, party: HostileParty, data: bytes, delay_s: float) -> None:
         if source in self.owed:
             self.owed[source] += len(data)
         self._network.carry(source, party.address, data, delay_s)
@@ -178,9 +178,9 @@ class HostileRelayScenario(Scenario):
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
-        self.network = Network(self.world, Conditions(delay_min_s=0.02, delay_max_s=0.02))
+        self.network = Network(self.world, PathConditions(delay_min_s=0.02, delay_max_s=0.02))
         self.network.tap = self._check_datagram
-        self.parties = [Party(self, number) for number in range(4)]
+        self.parties = [HostileParty(self, number) for number in range(4)]
         self.relay = HostileRelay(self)
         self.other_way = self.world.random.random() < 0.5
         """True if the parties leave the relay, which then continues as before."""
@@ -233,7 +233,7 @@ class HostileRelayScenario(Scenario):
         for party in self.parties:
             party.node.feed([MovedHere(party.local_id, 1), ChangePath(party.local_id, party.ports[0], 1)])
 
-    def _send(self, party: Party) -> None:
+    def _send(self, party: HostileParty) -> None:
         message = self.world.random.randbytes(self.world.random.choice([1, 100, 1_000, 3_000]))
         party.sent.append(message)
         party.node.feed([SendMessage(party.local_id, message)])

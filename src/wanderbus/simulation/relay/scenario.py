@@ -24,7 +24,7 @@ from wanderbus.rudp import (
     SendMessage,
 )
 from wanderbus.rudp.interface import Secrets
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.relay.relay_host import RelayHost
 from wanderbus.simulation.scenario import Scenario
@@ -127,7 +127,7 @@ class RelayScenario(Scenario):
         delay_s = draw.choice([0.005, 0.03, 0.1])
         self.network = Network(
             self.world,
-            Conditions(
+            PathConditions(
                 loss=draw.choice([0.0, 0.01, 0.05]),
                 duplication=draw.choice([0.0, 0.05]),
                 delay_min_s=delay_s,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.path_mtu import LOSSES_MAX
-from wanderbus.simulation.rudp.party import Channel, End, Party
+from wanderbus.simulation.rudp.party import Channel, End, RudpParty
 from wanderbus.simulation.weight import weight_bytes
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def check_settled(scenario: RudpScenario) -> float:
 def check_finished(scenario: RudpScenario) -> None:
     """Check that all connections finish: living ends finish, senders to a lost peer notice, then all is at rest.
 
-    Some of the last messages and their ACKs are lost; :meth:`Party.check_acknowledged` checks that ends may leave
+    Some of the last messages and their ACKs are lost; :meth:`RudpParty.check_acknowledged` checks that ends may leave
     anyway.
     """
     config = scenario.parties[0].config
@@ -162,7 +162,7 @@ def _check_rest(scenario: RudpScenario) -> None:
         scenario.problems.append(f"{scenario.network.delivered - before} datagrams at rest")
 
 
-def _weight_at_rest(party: Party) -> int:
+def _weight_at_rest(party: RudpParty) -> int:
     return REST_WEIGHT * (1 + len(party.ends))
 
 

@@ -27,7 +27,7 @@ from wanderbus.rudp import (
     SendMessage,
 )
 from wanderbus.rudp.interface import Secrets
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.rudp.watch import Watch
 from wanderbus.simulation.world import SeededRandom, World
@@ -43,7 +43,7 @@ class End:
 
     channel: Channel
 
-    def __init__(self, party: Party, local_id: int) -> None:
+    def __init__(self, party: RudpParty, local_id: int) -> None:
         self.party = party
         self.local_id = local_id
         self.remote_id = 0
@@ -102,7 +102,7 @@ class Channel:
 class PartyNode(Node):
     """The node of a party: shows all its traffic to the watch, and notes it in short."""
 
-    party: Party
+    party: RudpParty
 
     def perform(self, outputs: Sequence[Output]) -> None:
         """Perform the outputs of the endpoint."""
@@ -132,7 +132,7 @@ class PartyNode(Node):
             super().feed(inputs)
 
 
-class Party:
+class RudpParty:
     """One endpoint at one address; its reset key survives a restart, its connections do not.
 
     ``conditions`` are those of the path towards it, ``think_s`` is the time its application takes to consume, and
@@ -147,7 +147,7 @@ class Party:
         watch: Watch,
         config: RudpConfig,
         *,
-        conditions: Conditions,
+        conditions: PathConditions,
         think_s: float,
         on_ended: Callable[[End], None],
     ) -> None:

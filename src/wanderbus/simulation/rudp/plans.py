@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from wanderbus.simulation.rudp.party import Channel, End, Party
+from wanderbus.simulation.rudp.party import Channel, End, RudpParty
 
 if TYPE_CHECKING:
     from wanderbus.simulation.rudp.scenario import RudpScenario
@@ -60,7 +60,7 @@ def _plan_calm_moves(scenario: RudpScenario, active_s: float) -> None:
         when += CALM_PAUSE_S
 
 
-def _plan_change(scenario: RudpScenario, party: Party, when: float) -> None:
+def _plan_change(scenario: RudpScenario, party: RudpParty, when: float) -> None:
     """Announce the move, or not if keepalives suffice."""
     unannounced = party.config.keepalive_s is not None and scenario.world.random.random() < 0.5
     change = scenario.rebind_nat if unannounced else scenario.move

@@ -15,10 +15,10 @@ import msgspec
 
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.interface import Secrets
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.rudp.attacker import Attacker
 from wanderbus.simulation.rudp.checkers import check_finished, check_retired, check_settled, check_weight
-from wanderbus.simulation.rudp.party import Channel, End, Party
+from wanderbus.simulation.rudp.party import Channel, End, RudpParty
 from wanderbus.simulation.rudp.plans import plan, plan_traffic
 from wanderbus.simulation.rudp.watch import Watch
 from wanderbus.simulation.scenario import Scenario
@@ -53,7 +53,7 @@ class RudpScenario(Scenario):
         self.sealed = draw.random() < 0.75
         self.moves = self.rebindings = 0
         self.channels: list[Channel] = []
-        self.network = Network(self.world, Conditions())
+        self.network = Network(self.world, PathConditions())
         self.settle_share = 0.0
         self._dead_until = 0.0
         self._known_at = 0.0
@@ -78,11 +78,11 @@ class RudpScenario(Scenario):
             rekey_packets=draw.choice([8, 100, 2**20]),
         )
 
-    def _party(self, number: int, config: RudpConfig) -> Party:
+    def _party(self, number: int, config: RudpConfig) -> RudpParty:
         """Draw the paths to a party, and whether it is behind a NAT and therefore sends keepalives."""
         draw = self.world.random
         keepalive_s = draw.choice([1.0, 3.0]) if draw.random() < 0.5 else None
-        return Party(
+        return RudpParty(
             number,
             self.world,
             self.network,
@@ -93,10 +93,10 @@ class RudpScenario(Scenario):
             on_ended=self._ended,
         )
 
-    def _conditions(self, delay_s: float) -> Conditions:
+    def _conditions(self, delay_s: float) -> PathConditions:
         """Draw the conditions of one direction; the other has its own."""
         draw = self.world.random
-        conditions = Conditions(
+        conditions = PathConditions(
             delay_min_s=delay_s,
             delay_max_s=delay_s * draw.choice([1.0, 1.1, 1.5]),
             bytes_per_s=draw.choice([None, None, None, 30_000, 200_000]),
@@ -168,7 +168,7 @@ class RudpScenario(Scenario):
         """Send random messages of ``sizes`` bytes, all at once."""
         end.party.send(end, [self.world.random.randbytes(size) for size in sizes])
 
-    def move(self, party: Party) -> None:
+    def move(self, party: RudpParty) -> None:
         """Change the address of ``party``, which notifies its peers and learns their addresses."""
         self.moves += 1
         party.change_address()
@@ -177,12 +177,12 @@ class RudpScenario(Scenario):
             if end.state != "closed":
                 self._signal(end.peer, end.generation, party.address, answered=True)
 
-    def rebind_nat(self, party: Party) -> None:
+    def rebind_nat(self, party: RudpParty) -> None:
         """Change the address of ``party`` without notice."""
         self.rebindings += 1
         party.change_address()
 
-    def restart(self, party: Party) -> None:
+    def restart(self, party: RudpParty) -> None:
         """Crash and restart ``party``; its connections are opened again."""
         lost = [end for end in party.ends if end.state != "closed"]
         party.restart()

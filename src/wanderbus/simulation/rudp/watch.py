@@ -49,7 +49,7 @@ def patience_min_s(config: RudpConfig) -> float:
     return patience_s
 
 
-class Direction:
+class ConnectionDirection:
     """One direction of a connection, from ``end`` to its peer."""
 
     def __init__(self, end: End, config: RudpConfig, secrets: Secrets | None) -> None:
@@ -76,7 +76,7 @@ class Direction:
         self._newest = -1
         self._newest_arrived = NOTHING
 
-    def leaves(self, datagram: bytes, back: Direction, now: float) -> list[str]:
+    def leaves(self, datagram: bytes, back: ConnectionDirection, now: float) -> list[str]:
         """Record a packet that ``end`` sends; return the problems with it."""
         try:
             packet = self._tap.read(datagram)
@@ -125,7 +125,7 @@ class Direction:
             problems.append(f"sent DATA {number} {len(quiet)} times into silence")
         return problems
 
-    def arrives(self, packet: Packet, back: Direction, now: float) -> None:
+    def arrives(self, packet: Packet, back: ConnectionDirection, now: float) -> None:
         """Record a genuine packet that is about to be delivered to the peer of ``end``."""
         newest = self._newest_arrived
         if packet.number not in self.arrived:
@@ -154,7 +154,7 @@ class Watch:
         self.problems = problems
         self.repeats = 0
         self._config = config
-        self._directions: dict[tuple[int, int], Direction] = {}
+        self._directions: dict[tuple[int, int], ConnectionDirection] = {}
         self._owned: set[Address] = set()
         self._came: defaultdict[tuple[str, Address], int] = defaultdict(int)
         self._went: defaultdict[tuple[str, Address], int] = defaultdict(int)
@@ -165,9 +165,9 @@ class Watch:
 
     def opened(self, end: End, secrets: Secrets | None) -> None:
         """Begin to watch what ``end`` sends."""
-        self._directions[end.remote_id, end.local_id] = Direction(end, self._config, secrets)
+        self._directions[end.remote_id, end.local_id] = ConnectionDirection(end, self._config, secrets)
 
-    def direction(self, end: End) -> Direction:
+    def direction(self, end: End) -> ConnectionDirection:
         """Return the direction from ``end`` to its peer."""
         return self._directions[end.remote_id, end.local_id]
 
@@ -191,7 +191,7 @@ class Watch:
         packet = direction.sent.get(datagram)
         self.repeats += packet is not None and bool(packet.data) and len(direction.times) == before
 
-    def arrives(self, name: str, source: Address, datagram: bytes, now: float) -> Direction | None:
+    def arrives(self, name: str, source: Address, datagram: bytes, now: float) -> ConnectionDirection | None:
         """Examine a datagram that the party ``name`` is about to receive; return its direction if it is genuine."""
         if source not in self._owned:
             self._came[name, source] += len(datagram)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from wanderbus.machine import Address
 from wanderbus.peers.handshake import decode_handshake, is_handshake
 from wanderbus.peers.links import ServerLinks
-from wanderbus.peers.messages import ConnectServer, ServerUnreachable
-from wanderbus.peers.offers import Offer
+from wanderbus.peers.messages import ConnectServer, PeerUnreachable
+from wanderbus.peers.offers import LinkOffer
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom
@@ -74,7 +74,7 @@ class PathAttacker:
                 self._scenario.problems.append(f"{source} sends more to a stranger than it received")
         if is_handshake(data):
             message = decode_handshake(data)
-            if isinstance(message, Offer):
+            if isinstance(message, LinkOffer):
                 self._offers.add(message.opener_id)
             elif message.opener_id not in self._offers:
                 self._scenario.problems.append(f"{source} answers an offer that no server has made")
@@ -133,7 +133,7 @@ def start_stranger(scenario: LinksScenario, victim: LinkedServer, address: Addre
     )
 
     def report(output: object) -> None:
-        if not isinstance(output, ServerUnreachable):
+        if not isinstance(output, PeerUnreachable):
             scenario.problems.append(f"a stranger that claims to be {victim.name} reports {output!r}")
 
     node = Node(f"stranger {victim.name}", machine, {"servers": address}, scenario.world, scenario.network, report)

@@ -11,7 +11,7 @@ from itertools import count
 from typing import ClassVar, Final
 
 from wanderbus.peers.link_parameters import PENDING_S
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.server_links.attackers import STRANGER, PathAttacker, start_stranger
@@ -32,14 +32,14 @@ RESTARTED_S: Final = 2.5
 class _DividedNetwork(Network):
     """A network whose hosts are in groups, which cannot reach each other."""
 
-    def __init__(self, world: World, conditions: Conditions) -> None:
+    def __init__(self, world: World, conditions: PathConditions) -> None:
         super().__init__(world, conditions)
         self.groups: dict[str, int] = {}
 
-    def conditions_of(self, source: str, destination: str) -> Conditions:
+    def conditions_of(self, source: str, destination: str) -> PathConditions:
         """Return conditions that lose everything between groups."""
         if self.groups.get(source, 0) != self.groups.get(destination, 0):
-            return Conditions(loss=1.0)
+            return PathConditions(loss=1.0)
         return super().conditions_of(source, destination)
 
 
@@ -74,9 +74,9 @@ class LinksScenario(Scenario):
         self.network.tap = self.attacker.sees
         self._stranger = start_stranger(self, draw.choice(list(self.servers.values())), STRANGER)
 
-    def _rough_conditions(self) -> Conditions:
+    def _rough_conditions(self) -> PathConditions:
         draw = self.world.random
-        return Conditions(
+        return PathConditions(
             loss=draw.choice([0.0, 0.02, 0.1, 0.3]),
             duplication=draw.choice([0.0, 0.1]),
             delay_max_s=draw.choice([0.002, 0.05, 0.2]),
@@ -183,7 +183,7 @@ class LinksScenario(Scenario):
 
     def _repair(self) -> None:
         self.network.groups = {}
-        self.network.conditions = Conditions()
+        self.network.conditions = PathConditions()
         for server in self.servers.values():
             self._start(server)
 

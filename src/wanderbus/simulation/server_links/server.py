@@ -11,15 +11,15 @@ from wanderbus.peers.messages import (
     ConnectServer,
     ConsumedOnServerLink,
     DisconnectServer,
+    PeerUnreachable,
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
     ServerMessageReceived,
     ServerReachable,
-    ServerUnreachable,
 )
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
-from wanderbus.simulation.host import Host
+from wanderbus.simulation.host import SimulatedHost
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server_links.checkers import LinkRecord, check_message, encode_message
 from wanderbus.simulation.world import SeededRandom
@@ -32,7 +32,7 @@ SOCKET: Final = "servers"
 _SIZES: Final = (0, 0, 10, 200, 1_100, 3_000, 60_000)
 
 
-class LinkedServer(Host[ServerLinks]):
+class LinkedServer(SimulatedHost[ServerLinks]):
     """A server that crashes and restarts with its static keys, and its owner, which sends and reads."""
 
     def __init__(self, scenario: LinksScenario, name: str, address: Address) -> None:
@@ -103,7 +103,7 @@ class LinkedServer(Host[ServerLinks]):
     def _on_report(self, output: Output) -> None:
         scenario, draw = self._scenario, self._scenario.world.random
         match output:
-            case ServerUnreachable(server=server):
+            case PeerUnreachable(server=server):
                 self.unreachable.add(server)
             case ServerReachable(server=server):
                 if server not in self.unreachable:

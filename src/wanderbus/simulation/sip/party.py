@@ -15,8 +15,8 @@ import msgspec
 from wanderbus.machine import Address, Input, Output
 from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.messages import (
+    AcceptOffer,
     AddressChanged,
-    Answer,
     CreateSession,
     Refuse,
     RegistrationFailed,
@@ -26,7 +26,7 @@ from wanderbus.mobility.messages import (
     SessionOffered,
     SessionRemoved,
     Start,
-    Stop,
+    StopUserAgent,
     TerminateSession,
     UpdateFailed,
     UpdateSession,
@@ -34,7 +34,7 @@ from wanderbus.mobility.messages import (
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.session.session import SIPCommunicationStatus, SIPSession
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.simulation.host import Host
+from wanderbus.simulation.host import SimulatedHost
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import password_of
@@ -73,7 +73,7 @@ class Manner(msgspec.Struct, frozen=True):
     """Transport to the server, and in the Contact."""
 
 
-class SIPParty(Host[UserAgent]):
+class SIPParty(SimulatedHost[UserAgent]):
     """One user of ``home`` on one device, across restarts.
 
     ``on_established`` is called with each session that both sides agreed on, and whether it was an update.
@@ -176,7 +176,7 @@ class SIPParty(Host[UserAgent]):
         """End every session and the registration, and want nothing more."""
         self.wanted.clear()
         self.disk.clear()
-        self.feed(Stop())
+        self.feed(StopUserAgent())
 
     def talks_to(self, peer: SIPParty, id: str) -> bool:
         """Return whether session ``id`` is CONNECTED here and leads to the address of ``peer``."""
@@ -262,7 +262,7 @@ class SIPParty(Host[UserAgent]):
             if not update and draw.random() < self.manner.refusal:
                 self.feed(Refuse(id, 486))
             else:
-                self.feed(Answer(id, self.media))
+                self.feed(AcceptOffer(id, self.media))
 
         if self.manner.answer_s_max == 0.0:
             answer()

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from wanderbus.machine import Output
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.server import SERVER_IP
@@ -102,12 +102,12 @@ class SIPScenario(Scenario):
             "datagrams": self.network.delivered,
         }
 
-    def _conditions(self) -> Conditions:
+    def _conditions(self) -> PathConditions:
         draw = self.world.random
         if self.calm:
             delay_s = draw.choice([0.001, 0.01, 0.05, 0.1])
-            return Conditions(delay_min_s=delay_s, delay_max_s=delay_s)
-        return Conditions(
+            return PathConditions(delay_min_s=delay_s, delay_max_s=delay_s)
+        return PathConditions(
             loss=draw.choice([0.0, 0.02, 0.1, 0.3]),
             duplication=draw.choice([0.0, 0.02, 0.1]),
             delay_min_s=0.0005,

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from wanderbus.machine import Address, Output
-from wanderbus.simulation.host import Host
+from wanderbus.simulation.host import SimulatedHost
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, password_of
@@ -27,7 +27,7 @@ class Home(msgspec.Struct, frozen=True):
     vouches_for: tuple[str, ...] = ()
 
 
-class Site(Host[SIPServer]):
+class Site(SimulatedHost[SIPServer]):
     """The server of a home: its key is kept in a restart, its bindings usually too; ``report`` gets its reports."""
 
     def __init__(

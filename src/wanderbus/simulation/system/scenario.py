@@ -11,7 +11,7 @@ from wanderbus.machine import Address
 from wanderbus.mobility.flow import KEEP_ALIVE_S, PONG_WITHIN_S, RECOVER_S_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.network import Network, PathConditions
 from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.server import SERVER_IP, SimulatedServer
 from wanderbus.simulation.signalling import SHARES, SignallingDraw
@@ -164,12 +164,12 @@ class SystemScenario(Scenario):
         queue_max = 15 if self.world.random.random() < 0.2 else 10_000
         return BrokerConfig(queue=QueuePolicy(notifications_max=queue_max))
 
-    def _conditions(self) -> Conditions:
+    def _conditions(self) -> PathConditions:
         """Draw the conditions of the paths to the travellers, sometimes as long as over a satellite."""
         draw = self.world.random
         bad = max(0.0, draw.uniform(-0.5, 1))
         far_s = draw.uniform(0.2, 0.95) if draw.random() < 0.1 else 0.0
-        return Conditions(
+        return PathConditions(
             loss=draw.uniform(0, 0.3) * bad,
             duplication=draw.uniform(0, 0.1) * bad,
             delay_min_s=far_s or 0.0005,
@@ -177,7 +177,7 @@ class SystemScenario(Scenario):
             spike=draw.uniform(0, 0.05) * bad,
         )
 
-    def _draw_return_path(self, conditions: Conditions) -> Conditions:
+    def _draw_return_path(self, conditions: PathConditions) -> PathConditions:
         """Draw the conditions of the path to the server: like the other direction, or with more or less loss."""
         draw = self.world.random
         loss = conditions.loss * draw.choice([0.0, 2.0]) if draw.random() < 0.3 else conditions.loss

@@ -12,11 +12,11 @@ from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
     AgentStatusChanged,
-    Arrived,
-    Ask,
+    AskBroker,
     Connect,
     ConnectRefused,
     DataTransport,
+    ItemArrived,
     Moved,
     PublishEvent,
     PublishSettled,
@@ -25,7 +25,7 @@ from wanderbus.client.machine.messages import (
 from wanderbus.event import Event, EventId, Gap, Notification, Position, Value
 from wanderbus.machine import Address, Output
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.simulation.host import Host
+from wanderbus.simulation.host import SimulatedHost
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node, Wire
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, password_of
@@ -51,7 +51,7 @@ class Committed(msgspec.Struct):
     positions: dict[int, Position] = msgspec.field(default_factory=dict)
 
 
-class Traveller(Host[AgentMachine]):
+class Traveller(SimulatedHost[AgentMachine]):
     """One user's device.
 
     ``resumes``: whether the application commits the position with its results. ``think_s_max``: the longest time that
@@ -190,7 +190,7 @@ class Traveller(Host[AgentMachine]):
         self._asked = set(range(1, len(self.expressions) + 1)) - self.late
         self.feed(Connect(), *(self._subscribe(request) for request in self._asked))
 
-    def _subscribe(self, request: int) -> Ask:
+    def _subscribe(self, request: int) -> AskBroker:
         """Request a subscription: an existing one continues from its committed position."""
         expression = self.expressions[request - 1]
         since = self.since.get(request)
@@ -199,7 +199,7 @@ class Traveller(Host[AgentMachine]):
         wanted = protocol.Subscribe(
             request, subject, expression, None, (), False, language=language, resume=position, since=since
         )
-        return Ask(wanted, reads=True)
+        return AskBroker(wanted, reads=True)
 
     def begin(self, place: int, since: Since) -> None:
         """Subscribe to a late expression, from a point in the past on."""
@@ -238,7 +238,7 @@ class Traveller(Host[AgentMachine]):
 
     def _report(self, output: Output) -> None:
         match output:
-            case Arrived(item=item, subscriptions=subscriptions):
+            case ItemArrived(item=item, subscriptions=subscriptions):
                 self.on_arrival(item)
                 self._in_hand += [(item, subscription) for subscription in subscriptions]
                 if len(self._in_hand) == len(subscriptions):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.simulation.weeks.server import Offered
+from wanderbus.simulation.weeks.server import OfferedEvent
 from wanderbus.simulation.weeks.stream import Known, Stream
 
 
@@ -24,7 +24,7 @@ class Member:
 
 
 @dataclass
-class Past:
+class EndedSessions:
     """Counters of a user's sessions that are over."""
 
     next: int = 1
@@ -60,7 +60,7 @@ class Happened:
     """Users who requested to end connections of theirs."""
     unsubscribed: Collection[str]
     """Subscriptions that somebody requested to end."""
-    refused: Sequence[tuple[Offered, str]]
+    refused: Sequence[tuple[OfferedEvent, str]]
     """Refused events, and the bound that each exceeded."""
 
 
@@ -83,7 +83,7 @@ class Account:
     """For every device, the matches, by subscription and number, that it is to receive or has received."""
     given_up: set[tuple[str, str, str, int]] = field(default_factory=set)
     """User, device, subscription and number of matches that the device gave up before the engine had matched them."""
-    past: dict[str, Past] = field(default_factory=dict)
+    past: dict[str, EndedSessions] = field(default_factory=dict)
     """Counters of the sessions that are over, by user."""
     gone: set[tuple[str, str]] = field(default_factory=set)
     """Devices that left on request and have not returned."""

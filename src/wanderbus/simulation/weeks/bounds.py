@@ -10,7 +10,7 @@ from typing import Final
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import Dropped, Notified
 from wanderbus.simulation.weeks.policy import LATEST, check_stale, check_superseded
-from wanderbus.simulation.weeks.stream import Entry, Known, Stream
+from wanderbus.simulation.weeks.stream import Known, Stream, StreamEntry
 from wanderbus.subscription import QueuePolicy
 
 Streams = Mapping[tuple[str, str], Stream]
@@ -53,7 +53,7 @@ def may_refuse(config: BrokerConfig, streams: Streams, wanted: Collection[tuple[
         yield "queued_bytes_max"
 
 
-def _exceeded(policy: QueuePolicy, waiting: Sequence[Entry], size: int) -> Iterator[str]:
+def _exceeded(policy: QueuePolicy, waiting: Sequence[StreamEntry], size: int) -> Iterator[str]:
     """Yield the bounds that one more notification would exceed."""
     if policy.notifications_max is not None and len(waiting) + 1 > policy.notifications_max:
         yield "queue.notifications_max"
@@ -61,7 +61,7 @@ def _exceeded(policy: QueuePolicy, waiting: Sequence[Entry], size: int) -> Itera
         yield "queue.bytes_max"
 
 
-def _over(policy: QueuePolicy, waiting: Sequence[Entry], whose: str) -> Iterator[str]:
+def _over(policy: QueuePolicy, waiting: Sequence[StreamEntry], whose: str) -> Iterator[str]:
     if policy.notifications_max is not None and len(waiting) > policy.notifications_max:
         yield f"{len(waiting)} notifications wait for {whose}, at most {policy.notifications_max} may"
     size = sum(entry.size for entry in waiting)
@@ -92,7 +92,7 @@ def check_drop(
     streams: Streams,
     known: Mapping[str, Known],
     record: Dropped,
-    dropped: Sequence[Entry],
+    dropped: Sequence[StreamEntry],
     *,
     asked_for: Collection[str],
 ) -> Iterator[str]:
@@ -117,9 +117,9 @@ def _check_drop(
     config: BrokerConfig,
     streams: Streams,
     record: Dropped,
-    dropped: Sequence[Entry],
+    dropped: Sequence[StreamEntry],
     policy: QueuePolicy,
-    waiting: Sequence[Entry],
+    waiting: Sequence[StreamEntry],
     asked_for: Collection[str],
 ) -> Iterator[str]:
     """Yield the problems with it by one ``policy``, the system's or a subscription's, for ``waiting`` entries."""
@@ -147,12 +147,12 @@ def _check_drop(
             yield f"{record.first} to {record.last} was dropped, it should have been one of {right}"
 
 
-def _length(waiting: Sequence[Entry], record: Dropped) -> int:
+def _length(waiting: Sequence[StreamEntry], record: Dropped) -> int:
     """Return the length of a queue in the bounded unit."""
     return len(waiting) if record.reason == "queue.notifications_max" else sum(entry.size for entry in waiting)
 
 
-def _longest(stream: Stream, record: Dropped) -> list[list[Entry]]:
+def _longest(stream: Stream, record: Dropped) -> list[list[StreamEntry]]:
     """Return the longest queues of a session's subscriptions: one of them has to be cut (SPEC G-25)."""
     queues = [stream.waiting_for(each) for each in {s: None for entry in stream.queue() for s in entry.waiting}]
     most = max(_length(queue, record) for queue in queues)
@@ -168,7 +168,12 @@ def _short_ones(stream: Stream, record: Dropped) -> Iterator[str]:
 
 
 def _is_met(
-    reason: str, config: BrokerConfig, policy: QueuePolicy, streams: Streams, stream: Stream, waiting: Sequence[Entry]
+    reason: str,
+    config: BrokerConfig,
+    policy: QueuePolicy,
+    streams: Streams,
+    stream: Stream,
+    waiting: Sequence[StreamEntry],
 ) -> bool:
     """Return whether a bound of number or size is exceeded, and this stream is the one to be cut."""
     if reason in ("queue.notifications_max", "queue.bytes_max"):

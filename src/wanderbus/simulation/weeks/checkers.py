@@ -12,7 +12,7 @@ from wanderbus.event import Gap, Notification
 from wanderbus.records import AnyRecord, Published
 from wanderbus.simulation.weeks.account import Happened
 from wanderbus.simulation.weeks.device import WeeksDevice
-from wanderbus.simulation.weeks.life import Life, Received
+from wanderbus.simulation.weeks.life import ApplicationLife, Received
 from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.weeks.stream import Stream, name_of
 from wanderbus.simulation.weeks.truth import Truth
@@ -178,7 +178,7 @@ def _check_streams(server: WeeksServer, device: WeeksDevice, log: Sequence[AnyRe
             yield from _check_ends(server, device, life, truth)
 
 
-def _check_processed(life: Life) -> Iterator[str]:
+def _check_processed(life: ApplicationLife) -> Iterator[str]:
     numbers: dict[str, list[int]] = {}
     for item, subscription in life.processed:
         numbers.setdefault(subscription, []).append(item.position.number)
@@ -187,7 +187,9 @@ def _check_processed(life: Life) -> Iterator[str]:
             yield f"life {life.epoch} took {taken} of {subscription}"
 
 
-def _check_owed(device: WeeksDevice, life: Life, truth: Truth, reported: dict[str, set[int]]) -> Iterator[str]:
+def _check_owed(
+    device: WeeksDevice, life: ApplicationLife, truth: Truth, reported: dict[str, set[int]]
+) -> Iterator[str]:
     """Check that at the end every match was received or reported, even if the device or the user leaves others unread
     (SPEC G-25).
     """
@@ -205,7 +207,7 @@ def _check_owed(device: WeeksDevice, life: Life, truth: Truth, reported: dict[st
             yield f"{number} of {subscription} was neither received nor reported ({lost or 'not lost'})"
 
 
-def _check_ends(server: WeeksServer, device: WeeksDevice, life: Life, truth: Truth) -> Iterator[str]:
+def _check_ends(server: WeeksServer, device: WeeksDevice, life: ApplicationLife, truth: Truth) -> Iterator[str]:
     """Check that every subscriber was notified of the end of its subscription, and of its replacement (SPEC G-10 to
     G-12, X21).
     """
@@ -226,7 +228,7 @@ class _Listener:
     """Follows one life's streams; collects the matches that a notification or a gap reported."""
 
     def __init__(
-        self, device: WeeksDevice, life: Life, truth: Truth, seen: Seen, reported: dict[str, set[int]]
+        self, device: WeeksDevice, life: ApplicationLife, truth: Truth, seen: Seen, reported: dict[str, set[int]]
     ) -> None:
         self._device = device
         self._life = life

@@ -12,15 +12,15 @@ from wanderbus import protocol
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
-    Arrived,
+    ItemArrived,
     PublishSettled,
     RequestSettled,
     StartReading,
     SubscriptionOver,
 )
 from wanderbus.event import Event, EventId, Position
-from wanderbus.simulation.device import Device, Request
-from wanderbus.simulation.weeks.life import Habits, Item, Life, Received
+from wanderbus.simulation.device import Request, SimulatedDevice
+from wanderbus.simulation.weeks.life import ApplicationLife, Habits, Item, Received
 from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.world import World
 
@@ -31,7 +31,7 @@ _NOTICE_S: Final = (0.5, 180.0)
 """Bounds for noticing a broken link, for each side by itself."""
 
 
-class WeeksDevice(Device):
+class WeeksDevice(SimulatedDevice):
     """One device, life after life."""
 
     notice_s = _NOTICE_S
@@ -43,7 +43,7 @@ class WeeksDevice(Device):
     def __init__(self, world: World, server: WeeksServer, user: str, name: str, habits: Habits) -> None:
         super().__init__(world, server, user, name, habits.delay_s)
         self.habits = habits
-        self.lives: list[Life] = []
+        self.lives: list[ApplicationLife] = []
         self.retired = False
         """True if it never returns once it is away."""
         self.hurries = False
@@ -88,7 +88,7 @@ class WeeksDevice(Device):
         if self.alive or self.retired:
             return
         self.session = session or self.session
-        life = Life(len(self.lives) + 1, self.session, keep, keep_queue)
+        life = ApplicationLife(len(self.lives) + 1, self.session, keep, keep_queue)
         self.lives.append(life)
         self._note(f"starts life {life.epoch} in {self.session}{'' if keep else ' anew'}")
         self._begin(life.epoch)
@@ -183,7 +183,7 @@ class WeeksDevice(Device):
 
     # Received messages ----------------------------------------------------------------------------------------------
 
-    def _heard(self, message: protocol.BrokerMessage, arrived: Sequence[Arrived]) -> None:
+    def _heard(self, message: protocol.BrokerMessage, arrived: Sequence[ItemArrived]) -> None:
         self._note(f"hears {_shown(message)}")
         if isinstance(message, protocol.Attachment | protocol.Notify | protocol.NotifyGap):
             items = tuple([(output.item, output.subscriptions) for output in arrived])

@@ -43,7 +43,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Life:
+class ApplicationLife:
     """One process of the application, from start to crash."""
 
     epoch: int

@@ -16,7 +16,7 @@ from wanderbus.patterns import compile_pattern
 from wanderbus.records import AnyRecord, Detected, Published, SessionFenced, SessionImported, Subscribed
 from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.weeks.clock import WallClock
-from wanderbus.simulation.weeks.pattern_truth import Followed
+from wanderbus.simulation.weeks.pattern_truth import FollowedPattern
 from wanderbus.simulation.weeks.plans import DAY_S, HOUR_S, LATE_S_MAX, PATTERNS, STARTS_S, draw_event
 from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.subscription import PATTERN
@@ -134,13 +134,13 @@ class MoveScenario(Scenario):
 
     def _detections(self) -> tuple[list[Seen], list[Seen]]:
         """Return what was detected, and what it should be, by the logs of the owners one after the other."""
-        followed: dict[str, Followed] = {}
+        followed: dict[str, FollowedPattern] = {}
         detected, expected = list[Seen](), list[Seen]()
         for place, record in enumerate(self._owned()):
             match record:
                 case Subscribed(subscription=subscription):
                     pattern = compile_pattern(subscription.expression)
-                    followed[subscription.id] = Followed(pattern, pattern.start())
+                    followed[subscription.id] = FollowedPattern(pattern, pattern.start())
                 case Published(event=event):
                     for each in followed.values():
                         if leaves := each.pattern.leaves_of(event.subject, event.attributes):

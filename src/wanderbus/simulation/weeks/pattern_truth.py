@@ -27,7 +27,7 @@ _LATE_US: Final = 5_000_000
 
 
 @dataclass
-class Followed:
+class FollowedPattern:
     """A pattern since its subscription began to live, matched in memory: nothing of it is ever stored or restored."""
 
     pattern: Pattern
@@ -58,14 +58,14 @@ class PatternTruth:
     """Follows the patterns of all live subscriptions, and checks what is detected."""
 
     account: Account
-    followed: dict[str, Followed] = field(default_factory=dict)
+    followed: dict[str, FollowedPattern] = field(default_factory=dict)
 
     def begin(self, offset: int, subscription: Subscription) -> None:
         """Follow a subscription that begins to live; what it has seen before its end is forgotten."""
         if subscription.language != PATTERN:
             return
         pattern = compile_pattern(subscription.expression)
-        self.followed[subscription.id] = Followed(pattern, pattern.start())
+        self.followed[subscription.id] = FollowedPattern(pattern, pattern.start())
         of_engine = self.account.config.spark_subjects
         for leaf in pattern.leaves:
             if any(fnmatchcase(leaf.subject, each) for each in of_engine):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from wanderbus.broker.queues.policy_arguments import Queue
-from wanderbus.simulation.weeks.stream import Entry
+from wanderbus.simulation.weeks.stream import StreamEntry
 
 LATEST: Final = "latest"
 """Name of the policy: the newest quote of each stock waits, older quotes are dropped."""
@@ -23,14 +23,14 @@ def latest(queue: Queue) -> Collection[int]:
     return {each.number for each in queue.newest} - set(newest.values())
 
 
-def check_stale(waiting: Sequence[Entry], whose: str) -> Iterator[str]:
+def check_stale(waiting: Sequence[StreamEntry], whose: str) -> Iterator[str]:
     """Yield what still waits for a subscription although a newer quote of its stock was just queued."""
     last = waiting[-1] if waiting else None
     if last is not None and last.price != UNLUCKY and any(each.stock == last.stock for each in waiting[:-1]):
         yield f"an older quote of {last.stock} waits for {whose} beside {last.number}"
 
 
-def check_superseded(waiting: Sequence[Entry], dropped: Entry, whose: str) -> Iterator[str]:
+def check_superseded(waiting: Sequence[StreamEntry], dropped: StreamEntry, whose: str) -> Iterator[str]:
     """Yield the problems with a drop by the policy, before it is done."""
     if not any(each.number > dropped.number and each.stock == dropped.stock for each in waiting):
         yield f"{dropped.number} was dropped for {whose}, it is the latest of {dropped.stock}"

@@ -33,7 +33,7 @@ from wanderbus.simulation.world import World
 _HOUR_S: Final = 3_600.0
 
 
-class Sent(msgspec.Struct, frozen=True):
+class SentNotification(msgspec.Struct, frozen=True):
     """A notification that was sent to a device when the broker's clock showed ``at_us``."""
 
     at_us: int
@@ -44,7 +44,7 @@ class Sent(msgspec.Struct, frozen=True):
     """Subscriptions whose readers it was for."""
 
 
-class Offered(msgspec.Struct, frozen=True):
+class OfferedEvent(msgspec.Struct, frozen=True):
     """An event that was offered to the broker, which decided at one of the log's offsets ``first`` to ``last``."""
 
     event: Event
@@ -60,8 +60,8 @@ class WeeksServer(BrokerHost):
     def __init__(self, world: World, clock: WallClock, config: BrokerConfig) -> None:
         super().__init__(world, config, save_s=(_HOUR_S, 48 * _HOUR_S))
         self.watch = ClockWatch(config.clock_slew_max)
-        self.sent: list[Sent] = []
-        self.offered: dict[str, Offered] = {}
+        self.sent: list[SentNotification] = []
+        self.offered: dict[str, OfferedEvent] = {}
         """Time when each event was last offered, by name."""
         self.offsets: dict[int, int] = {}
         """Next offset of the log when each link was opened, by link."""
@@ -137,14 +137,14 @@ class WeeksServer(BrokerHost):
                     events.append(event)
         super()._arrived(link, payloads)
         for event in events:
-            self.offered[name_of(event)] = Offered(event, first, state.offset, state.wall_us, self._clock.read())
+            self.offered[name_of(event)] = OfferedEvent(event, first, state.offset, state.wall_us, self._clock.read())
 
     def _send(self, link: int, payload: bytes) -> None:
         notify = protocol.decode_from_broker(payload)
         if isinstance(notify, protocol.Notify) and (opened := self._open.get(link)):
             read = self.broker.readers(link)
             subscriptions = tuple(read[handle] for handle in notify.readers if handle in read)
-            self.sent.append(Sent(self.broker.state.wall_us, *opened, notify, subscriptions))
+            self.sent.append(SentNotification(self.broker.state.wall_us, *opened, notify, subscriptions))
         super()._send(link, payload)
 
     # Checks at any moment

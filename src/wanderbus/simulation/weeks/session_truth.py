@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wanderbus import records
-from wanderbus.simulation.weeks.account import Account, Member, Past
+from wanderbus.simulation.weeks.account import Account, EndedSessions, Member
 from wanderbus.simulation.weeks.engine_truth import EngineTruth
 from wanderbus.simulation.weeks.stream import Stream
 
@@ -33,7 +33,7 @@ class SessionTruth:
             self.account.wrong(offset, f"{user}/{name} is removed, {stream.members} are members")
         if self.account.holds_something(stream):
             self.account.wrong(offset, f"{user}/{name} is removed, which holds something")
-        self.account.past.setdefault(user, Past()).add(stream)
+        self.account.past.setdefault(user, EndedSessions()).add(stream)
         stream.exists = False
 
     def gives_way(self, offset: int, record: records.Left) -> None:

@@ -49,7 +49,7 @@ class NotifiedEvent:
 
 
 @dataclass
-class Entry:
+class StreamEntry:
     """A notification: its subscriptions, with the device of those that are bound."""
 
     number: int
@@ -76,7 +76,7 @@ class Stream:
 
     user: str
     name: str
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: dict[int, StreamEntry] = field(default_factory=dict)
     first: int = 1
     """Lowest number that may wait."""
     next: int = 1
@@ -108,7 +108,7 @@ class Stream:
         """Append a new notification of an event."""
         matches = dict.fromkeys(notified.subscriptions) | dict(notified.bound)
         stock, price = str(source.event.get("Stock")), int(source.event.get("Price", 0))
-        entry = Entry(
+        entry = StreamEntry(
             number=notified.number,
             id=source.id,
             recorded=source.recorded,
@@ -124,13 +124,13 @@ class Stream:
         self.generated += len(matches)
         self.trim()
 
-    def queue(self) -> Iterator[Entry]:
+    def queue(self) -> Iterator[StreamEntry]:
         """Yield what waits, oldest first, without notifications that were dropped altogether."""
         for number in range(self.first, self.next):
             if self.entries[number].waiting:
                 yield self.entries[number]
 
-    def waiting_for(self, subscription: str) -> list[Entry]:
+    def waiting_for(self, subscription: str) -> list[StreamEntry]:
         """Return what waits for one subscription, oldest first."""
         return [entry for entry in self.queue() if subscription in entry.waiting]
 
@@ -144,13 +144,13 @@ class Stream:
         """Return the size in bytes of what waits."""
         return sum(entry.size for entry in self.queue())
 
-    def drop(self, entry: Entry, subscription: str, reason: str) -> None:
+    def drop(self, entry: StreamEntry, subscription: str, reason: str) -> None:
         """Drop a notification for one subscription."""
         self._settle(entry, subscription)
         entry.lost[subscription] = reason
         self.dropped[reason] += 1
 
-    def _settle(self, entry: Entry, subscription: str) -> None:
+    def _settle(self, entry: StreamEntry, subscription: str) -> None:
         del entry.waiting[subscription]
         self.settled_us[subscription] = self.at_us
 

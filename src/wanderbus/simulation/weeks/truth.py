@@ -24,7 +24,7 @@ from wanderbus.simulation.weeks.engine_truth import EngineTruth
 from wanderbus.simulation.weeks.pattern_truth import PatternTruth
 from wanderbus.simulation.weeks.position_truth import PositionTruth
 from wanderbus.simulation.weeks.session_truth import SessionTruth
-from wanderbus.simulation.weeks.stream import Entry, NotifiedEvent, name_of
+from wanderbus.simulation.weeks.stream import NotifiedEvent, StreamEntry, name_of
 from wanderbus.simulation.weeks.subscription_truth import SubscriptionTruth
 
 
@@ -170,7 +170,7 @@ class Truth(Account):
         for entry, subscription in dropped:
             stream.drop(entry, subscription, record.reason)
 
-    def _take_gap(self, offset: int, dropped: list[tuple[Entry, str]]) -> None:
+    def _take_gap(self, offset: int, dropped: list[tuple[StreamEntry, str]]) -> None:
         """Check that a gap is for patterns that could not take the last event."""
         for entry, subscription in dropped:
             if self._full[subscription, entry.recorded] <= 0:

@@ -37,20 +37,27 @@ from wanderbus.sip.authentication.digest_values import (
     secret_ha1,
 )
 from wanderbus.sip.authentication.login_guard import NAME_CHARACTERS_MAX, LoginGuard, NewestByUser
-from wanderbus.sip.authentication.verdicts import SOURCE_FAILURES, Accepted, Challenged, Rejected, Source, Verdict
+from wanderbus.sip.authentication.verdicts import (
+    SOURCE_FAILURES,
+    Authenticated,
+    AuthenticationRejected,
+    Challenged,
+    RequestSource,
+    Verdict,
+)
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.message.uri import SIPUri
 
 __all__ = [
     "ALGORITHMS",
     "HASHED",
-    "Accepted",
+    "Authenticated",
+    "AuthenticationRejected",
     "Authenticator",
     "Challenge",
     "Challenged",
     "Credentials",
     "DigestClient",
-    "Rejected",
     "Secret",
     "Verdict",
     "ha1",
@@ -150,7 +157,7 @@ class Authenticator:
         if refusal := self._refusal(nonce, credentials, request, source, now):
             return refusal
         if not _is_for(credentials, request, known_as):
-            return Rejected(400, "Credentials For Another URI")
+            return AuthenticationRejected(400, "Credentials For Another URI")
         return self._admitted(nonce, credentials, source, now)
 
     def take_refusals(self) -> list[LoginRefused]:
@@ -171,26 +178,26 @@ class Authenticator:
         return f"Authenticator(realm={self._realm!r}, algorithms={self._algorithms!r})"
 
     def _refusal(
-        self, nonce: _Nonce, credentials: Credentials, request: Request, source: Source, now: float
-    ) -> Rejected | None:
+        self, nonce: _Nonce, credentials: Credentials, request: Request, source: RequestSource, now: float
+    ) -> AuthenticationRejected | None:
         """Refuse a wrong digest with a valid nonce of ours, and any digest while the limits are exceeded."""
         user = credentials.username
         copy = f"{request.via.branch} {request.cseq} {credentials.response}"
         if self._guard.is_repeated(user, source, copy, now):
-            return Rejected(403, WRONG)
+            return AuthenticationRejected(403, WRONG)
         is_device = self._devices.noted_at(user, nonce.serial) is not None
         wait_s, limit = (0.0, "") if is_device else self._guard.wait(user, source, now)
         if wait_s > 0:
             self._report(user, TOO_MANY, source, self._guard.refused(user, source, now), limit)
             # 503 would make an upstream proxy hold back the requests of other users too (RFC 3261 21.5.4).
-            return Rejected(500, TOO_MANY, (("Retry-After", str(math.ceil(wait_s))),))
+            return AuthenticationRejected(500, TOO_MANY, (("Retry-After", str(math.ceil(wait_s))),))
         if not self._is_right(credentials, request.method):
             self._devices.forget(user, nonce.serial)
             self._report(user, WRONG, source, self._guard.failed(user, source, now, copy))
-            return Rejected(403, WRONG)
+            return AuthenticationRejected(403, WRONG)
         return None
 
-    def _admitted(self, nonce: _Nonce, credentials: Credentials, source: Source, now: float) -> Verdict:
+    def _admitted(self, nonce: _Nonce, credentials: Credentials, source: RequestSource, now: float) -> Verdict:
         """Accept a correct digest, unless it is repeated."""
         user = credentials.username
         if not self._counted(nonce, credentials.nonce_count or 0, int(now * 1000)):
@@ -198,9 +205,11 @@ class Authenticator:
         if self._devices.noted_at(user, nonce.serial) is None:
             self._guard.accepted(user, source, now)
         self._devices.note(user, nonce.serial, now)
-        return Accepted(user)
+        return Authenticated(user)
 
-    def _replaced(self, nonce: _Nonce, credentials: Credentials, method: str, source: Source, now: float) -> Challenged:
+    def _replaced(
+        self, nonce: _Nonce, credentials: Credentials, method: str, source: RequestSource, now: float
+    ) -> Challenged:
         """Challenge again; the new nonce of a device replaces the old one, which becomes invalid."""
         user = credentials.username
         challenged = self._challenged(source, int(now * 1000), stale=True)
@@ -209,7 +218,7 @@ class Authenticator:
             self._devices.note(user, self._serial, now)
         return challenged
 
-    def _report(self, user: str, reason: str, source: Source, count: int, limit: str = FREE_FAILURES) -> None:
+    def _report(self, user: str, reason: str, source: RequestSource, count: int, limit: str = FREE_FAILURES) -> None:
         """Report a refusal; the user name comes from a stranger and is escaped, so that it cannot forge log lines."""
         if len(self._refusals) < REFUSALS_KEPT_MAX:
             name = _TO_ESCAPE.sub(_escape, user[:NAME_CHARACTERS_MAX])
@@ -217,7 +226,7 @@ class Authenticator:
             refused = LoginRefused(f"sip:{name}@{self._realm}", reason, source.path, count, limit, by_source)
             self._refusals.append(refused)
 
-    def _challenged(self, source: Source, now_ms: int, *, stale: bool) -> Challenged:
+    def _challenged(self, source: RequestSource, now_ms: int, *, stale: bool) -> Challenged:
         self._serial += 1
         nonce = self._sealed(_Nonce(now_ms, self._serial, self._source_tag(source)))
         offered = [Challenge(self._realm, nonce, algorithm, ("auth",), stale) for algorithm in self._algorithms]
@@ -246,7 +255,7 @@ class Authenticator:
         same = hmac.compare_digest(expected.encode(), credentials.response.encode())
         return same and secret is not None and known is not None
 
-    def _source_tag(self, source: Source) -> bytes:
+    def _source_tag(self, source: RequestSource) -> bytes:
         """Return a tag of ``source``, as far as it can be trusted."""
         return hmac.digest(self._key, b"place " + source.address.encode(), hashlib.sha256)[:_SOURCE_TAG_BYTES]
 

@@ -21,7 +21,7 @@ from wanderbus.errors import SIPParseError
 from wanderbus.hosts import canonical, network_of
 from wanderbus.parameters.signalling import LoginLimits
 from wanderbus.refusals import FREE_FAILURES
-from wanderbus.sip.authentication.verdicts import SOURCE_FAILURES, USER_FAILURES, Source
+from wanderbus.sip.authentication.verdicts import SOURCE_FAILURES, USER_FAILURES, RequestSource
 from wanderbus.sip.message.headers import Via
 from wanderbus.sip.message.message import Request
 from wanderbus.tokens import TokenBucket
@@ -99,7 +99,7 @@ class LoginGuard:
     def __len__(self) -> int:
         return max(len(self._pairs), len(self._users), len(self._sources))
 
-    def source_of(self, request: Request) -> Source:
+    def source_of(self, request: Request) -> RequestSource:
         """Return the source of ``request``: the top Via names the host that sent it to us, the next one the sender.
 
         A sender named only by an unknown host is distinguished from others behind that host, but is not trusted.
@@ -108,16 +108,16 @@ class LoginGuard:
         networks = [_short(network_of(host)) for host in hosts]
         if len(hosts) < 2:
             peer = networks[0] if networks else "?"
-            return Source(peer, peer)
+            return RequestSource(peer, peer)
         peer, sender = networks
         # A proxy is one address: other addresses of its /64 are no proxies, but share one source with it.
-        return Source(f"{sender} via {peer}", sender if canonical(hosts[0]) in self._proxies else peer)
+        return RequestSource(f"{sender} via {peer}", sender if canonical(hosts[0]) in self._proxies else peer)
 
-    def wait_s(self, user: str, source: Source, now: float) -> float:
+    def wait_s(self, user: str, source: RequestSource, now: float) -> float:
         """Return the seconds that ``user`` from ``source`` must wait before credentials are read; 0 if none."""
         return self.wait(user, source, now)[0]
 
-    def wait(self, user: str, source: Source, now: float) -> tuple[float, str]:
+    def wait(self, user: str, source: RequestSource, now: float) -> tuple[float, str]:
         """Return the wait as :meth:`wait_s`, and the name of the limit that causes it."""
         name = _short(user)
         pair = self._pair(name, source, now)
@@ -129,7 +129,7 @@ class LoginGuard:
         from_all_s = self._user_tokens(name, now).wait_s(now)
         return max((wait_s, FREE_FAILURES), (from_all_s, USER_FAILURES), (from_source_s, SOURCE_FAILURES))
 
-    def refused(self, user: str, source: Source, now: float) -> int:
+    def refused(self, user: str, source: RequestSource, now: float) -> int:
         """Count an attempt that was refused unread; return the refusals so far."""
         name = _short(user)
         pair = self._pair(name, source, now)
@@ -139,12 +139,12 @@ class LoginGuard:
         pair.refusals += 1
         return pair.refusals
 
-    def is_repeated(self, user: str, source: Source, request: str, now: float) -> bool:
+    def is_repeated(self, user: str, source: RequestSource, request: str, now: float) -> bool:
         """Return whether ``request`` (its identifying text) was the last that failed: a copy is no further guess."""
         pair = self._pair(_short(user), source, now)
         return pair is not None and pair.request == request[:_REQUEST_CHARACTERS_MAX]
 
-    def failed(self, user: str, source: Source, now: float, request: str = "") -> int:
+    def failed(self, user: str, source: RequestSource, now: float, request: str = "") -> int:
         """Count wrong credentials in ``request``, see :meth:`is_repeated`; return the refusals so far."""
         limits, name = self._limits, _short(user)
         pair = self._pair(name, source, now) or _Pair()
@@ -164,13 +164,13 @@ class LoginGuard:
             _put(self._sources, source.address, tokens, self._most)
         return pair.refusals
 
-    def accepted(self, user: str, source: Source, now: float) -> None:
+    def accepted(self, user: str, source: RequestSource, now: float) -> None:
         """Clear the failures of ``user`` from ``source``, where credentials were right."""
         name = _short(user)
         self._pairs.pop((name, source.path), None)
         self._known.note(name, source.path, now)
 
-    def _pair(self, name: str, source: Source, now: float) -> _Pair | None:
+    def _pair(self, name: str, source: RequestSource, now: float) -> _Pair | None:
         """Return the recorded failures of a user from a source, if they have not expired."""
         pair = self._pairs.get((name, source.path))
         if pair is not None and now - pair.at > max(self._limits.forget_s, self._limits.pause_s_max):
@@ -189,7 +189,7 @@ class LoginGuard:
             del self._users[oldest]
         return _tokens(self._limits.user_recovery_s, self._limits.user_failures)
 
-    def _is_known(self, name: str, source: Source, now: float) -> bool:
+    def _is_known(self, name: str, source: RequestSource, now: float) -> bool:
         at = self._known.noted_at(name, source.path)
         return at is not None and now - at <= self._limits.lately_s_max
 

@@ -10,7 +10,7 @@ USER_FAILURES: Final = "logins.user_failures"
 SOURCE_FAILURES: Final = "logins.source_failures"
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Authenticated(msgspec.Struct, frozen=True):
     """The request is from ``username``."""
 
     username: str
@@ -23,7 +23,7 @@ class Challenged(msgspec.Struct, frozen=True):
     stale: bool
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class AuthenticationRejected(msgspec.Struct, frozen=True):
     """Answer with ``status``, ``reason`` and ``headers``."""
 
     status: int
@@ -31,10 +31,10 @@ class Rejected(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Verdict = Accepted | Challenged | Rejected
+Verdict = Authenticated | Challenged | AuthenticationRejected
 
 
-class Source(msgspec.Struct, frozen=True):
+class RequestSource(msgspec.Struct, frozen=True):
     """Source of a request: ``path`` distinguishes senders, also behind one proxy; ``address`` is trustworthy."""
 
     path: str

@@ -18,7 +18,7 @@ from wanderbus.sip.message import checks
 from wanderbus.sip.message.message import Message, Request, parse_message, read_for_reply, take_apart
 
 
-class Role(StrEnum):
+class ElementRole(StrEnum):
     """Kind of element that receives the message."""
 
     UAS = "uas"
@@ -35,7 +35,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     cause, and lists the tolerated faults. ``message`` is None if the bytes cannot be parsed.
     """
 
-    role: Role
+    role: ElementRole
     valid: bool
     reason: str | None = None
     status: int | None = None
@@ -56,7 +56,7 @@ _GMT_DATE: Final = re.compile(
 )
 
 
-def inspect(data: bytes, role: Role | None = None) -> Verdict:
+def inspect(data: bytes, role: ElementRole | None = None) -> Verdict:
     """Check one datagram as ``role`` would; never raises, whatever the bytes.
 
     Without a role, a REGISTER is checked as a registrar would, anything else as a user agent would.
@@ -65,25 +65,27 @@ def inspect(data: bytes, role: Role | None = None) -> Verdict:
         message = parse_message(data)
     except SIPParseError as error:
         request = read_for_reply(data)
-        role = role or (Role.REGISTRAR if request is not None and request.method == "REGISTER" else Role.UAS)
+        role = role or (
+            ElementRole.REGISTRAR if request is not None and request.method == "REGISTER" else ElementRole.UAS
+        )
         status = None if request is None else error.status
         return Verdict(role=role, valid=False, reason=str(error), status=status)
     if isinstance(message, Request):
-        role = role or (Role.REGISTRAR if message.method == "REGISTER" else Role.UAS)
+        role = role or (ElementRole.REGISTRAR if message.method == "REGISTER" else ElementRole.UAS)
         return _request_verdict(message, role, tuple(_tolerated(message, data)))
-    role = role or Role.UAS
-    fault = checks.unforwardable(message) if role is Role.PROXY else checks.misrouted(message)
+    role = role or ElementRole.UAS
+    fault = checks.unforwardable(message) if role is ElementRole.PROXY else checks.misrouted(message)
     warnings = tuple(_tolerated(message, data))
     return Verdict(role=role, valid=fault is None, reason=fault, warnings=warnings, message=message)
 
 
-def _request_verdict(request: Request, role: Role, warnings: tuple[str, ...]) -> Verdict:
+def _request_verdict(request: Request, role: ElementRole, warnings: tuple[str, ...]) -> Verdict:
     match role:
-        case Role.UAS:
+        case ElementRole.UAS:
             refusal = checks.user_agent_refusal(request)
-        case Role.REGISTRAR:
+        case ElementRole.REGISTRAR:
             refusal = checks.registrar_refusal(request)
-        case Role.PROXY:
+        case ElementRole.PROXY:
             refusal = checks.proxy_refusal(request)
     if refusal is None:
         return Verdict(role=role, valid=True, warnings=warnings, message=request)

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Final
 
 from wanderbus.hosts import canonical
-from wanderbus.sip.proxy.access_policy import AccessPolicy, AccessRequest, AccessServer, NearestServer
+from wanderbus.sip.proxy.access_policy import AccessPolicy, AccessRequest, NearestServer, RegisteredServer
 
 CALL_S_MAX: Final = 300.0
 """Time for which a call counts as load, and stays with its server: the proxy sees few ends of calls."""
@@ -64,7 +64,7 @@ class AccessChoice:
         self._expire(now)
         return self._loads[server]
 
-    def order(self, asked: AccessRequest, servers: Sequence[AccessServer], now: float) -> list[str]:
+    def order(self, asked: AccessRequest, servers: Sequence[RegisteredServer], now: float) -> list[str]:
         """Return the names of ``servers`` in the order to be tried; a request that begins a call counts for the first.
 
         A single server is neither counted nor avoided. Servers that do not know the dialog of a request are left out.
@@ -128,7 +128,7 @@ class AccessChoice:
         if since is None or self._answered.get(server, _UNKNOWN) < since:
             _remember(self._avoided, server, now + AVOIDED_S)
 
-    def _near(self, source: str, servers: Iterable[AccessServer]) -> frozenset[str]:
+    def _near(self, source: str, servers: Iterable[RegisteredServer]) -> frozenset[str]:
         """Return the registered servers of the smallest network of ``source`` that has any."""
         try:
             address = ipaddress.ip_address(canonical(source.partition("%")[0]))
@@ -150,7 +150,7 @@ class AccessChoice:
             self.end(call_id)
 
 
-def _is_at(server: AccessServer, near: NearestServer) -> bool:
+def _is_at(server: RegisteredServer, near: NearestServer) -> bool:
     return any(host == near.host and near.port in (None, port) for host, port in server.addresses)
 
 

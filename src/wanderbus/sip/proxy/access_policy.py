@@ -29,7 +29,7 @@ class AccessPolicy(msgspec.Struct, frozen=True):
     nearest: tuple[NearestServer, ...] = ()
 
 
-class AccessServer(msgspec.Struct, frozen=True):
+class RegisteredServer(msgspec.Struct, frozen=True):
     """One registered access server: ``name`` is its instance, ``addresses`` are those under which it is known."""
 
     name: str

@@ -12,7 +12,7 @@ from typing import Final
 
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.authentication.digest import Authenticator, Credentials
-from wanderbus.sip.authentication.verdicts import Accepted, Challenged
+from wanderbus.sip.authentication.verdicts import Authenticated, Challenged
 from wanderbus.sip.message.headers import NameAddr
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.proxy.bindings import Domain
@@ -77,7 +77,7 @@ class SenderAuthentication:
         verdict = self._authenticator.check(request, now, header=_CREDENTIALS_FIELD)
         if isinstance(verdict, Challenged):
             return Unproved(407, challenges=tuple(verdict.challenges))
-        if not isinstance(verdict, Accepted):
+        if not isinstance(verdict, Authenticated):
             return Unproved(verdict.status, verdict.reason, headers=verdict.headers)
         user = self._domain.address_of_record(verdict.username)
         return user if request.from_.uri.address_of_record == user else Unproved(403, "Not Your Address")

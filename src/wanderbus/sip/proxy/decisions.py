@@ -13,14 +13,14 @@ from wanderbus.sip.proxy.routing_script import (
 from wanderbus.sip.transaction.transaction_signals import AckReceived, RequestReceived
 
 
-class Side(msgspec.Struct, frozen=True):
+class DialogSide(msgspec.Struct, frozen=True):
     """One side of a dialog at the proxy: its transport, and whether it reaches us by our domain name."""
 
     transport: Transport
     by_name: bool = False
 
 
-class Arrived(msgspec.Struct, frozen=True):
+class RequestArrived(msgspec.Struct, frozen=True):
     """A request without our own Routes; ``on_path``: a Route of ours led it here."""
 
     request: Request
@@ -70,7 +70,7 @@ class Targets(msgspec.Struct, frozen=True):
     relay_optional: bool = False
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ProxyRefusal(msgspec.Struct, frozen=True):
     """Respond to the request here; ``failure`` is that of the script, if that is the cause."""
 
     status: int
@@ -95,7 +95,7 @@ class Passage(msgspec.Struct, frozen=True):
     """
 
     received: RequestReceived
-    came: Arrived
+    came: RequestArrived
     targets: Targets
     sender: str = ""
 

@@ -17,7 +17,7 @@ from wanderbus.sip.message.message import Request
 from wanderbus.sip.message.targets import Target, target_of
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy.asserted_identity import SenderAuthentication, without_private
-from wanderbus.sip.proxy.decisions import Aim, Arrived, Passage, Targets, Unproved, WaitingAck
+from wanderbus.sip.proxy.decisions import Aim, Passage, RequestArrived, Targets, Unproved, WaitingAck
 from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX, LOOKUPS_MAX, WAITING_MAX, DomainRoutes, Name
 from wanderbus.sip.proxy.domain_servers import DomainLookedUp, FindDomain, NotFound
 from wanderbus.sip.proxy.proxy_signals import Command
@@ -76,7 +76,7 @@ class DomainCrossing:
         return msgspec.structs.replace(passage, targets=targets)
 
     def acknowledged(
-        self, received: AckReceived, came: Arrived, chosen: Targets, now: float
+        self, received: AckReceived, came: RequestArrived, chosen: Targets, now: float
     ) -> Targets | list[Command]:
         """Return the destination of an ACK; a list of commands if it waits or must be discarded.
 

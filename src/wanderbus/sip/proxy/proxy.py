@@ -25,7 +25,7 @@ from wanderbus.sip.proxy.access_policy import AccessPolicy
 from wanderbus.sip.proxy.anchoring import Anchored, Described, RelayCalls, described, offers, release_of
 from wanderbus.sip.proxy.asserted_identity import SenderAuthentication, vouched
 from wanderbus.sip.proxy.bindings import Domain
-from wanderbus.sip.proxy.decisions import Aim, Attempt, Passage, Refusal, Side, Unproved
+from wanderbus.sip.proxy.decisions import Aim, Attempt, DialogSide, Passage, ProxyRefusal, Unproved
 from wanderbus.sip.proxy.default_routing import DefaultRouting
 from wanderbus.sip.proxy.domain_crossing import DomainCrossing
 from wanderbus.sip.proxy.domain_routes import DomainRoutes
@@ -149,7 +149,7 @@ class Proxy:
             if answer is not None:
                 return [refused_at_once(transaction, answer)]
             chosen = self._selector.select(came, received.source, now)
-            if isinstance(chosen, Refusal):
+            if isinstance(chosen, ProxyRefusal):
                 return self._refuse(transaction, request, chosen)
             return self._carry(Passage(received, came, chosen), now)
         except SIPParseError as error:
@@ -236,7 +236,7 @@ class Proxy:
             dropped = self._media.drop(request) if report.sdp is not None else []
             return [self._unreadable(transaction, request, error), *dropped]
 
-    def _refuse(self, transaction: str, request: Request, refused: Refusal) -> list[Command]:
+    def _refuse(self, transaction: str, request: Request, refused: ProxyRefusal) -> list[Command]:
         headers = [("Contact", contact) for contact in refused.contacts]
         answer = self._answers.make(request, refused.status, headers, reason=refused.reason)
         responded: list[Command] = [refused_at_once(transaction, answer)]
@@ -286,8 +286,10 @@ class Proxy:
         sent, hop = leaving(passage.came.request, aim.uri, breadth=share)
         destination = aim.destination or destination_of(hop)
         if passage.targets.stay_on_path or aim.domain is not None or received.peer_domains:
-            came = Side(received.transport, by_name=bool(received.peer_domains))
-            leaves = Side(destination.transport, by_name=aim.domain is not None and destination.transport == "TLS")
+            came = DialogSide(received.transport, by_name=bool(received.peer_domains))
+            leaves = DialogSide(
+                destination.transport, by_name=aim.domain is not None and destination.transport == "TLS"
+            )
             sent = recorded(sent, self._marks.record_routes(received.request, came, leaves))
         return self._crossing.signed(sent, aim, passage.sender), destination
 
@@ -316,7 +318,7 @@ class Proxy:
                 return []
             came = arrived(vouched(nat_contacts.with_alias(received), ()), self._domain, self._marks)
             chosen = self._selector.select(came, received.source, now)
-            if isinstance(chosen, Refusal):
+            if isinstance(chosen, ProxyRefusal):
                 return [] if chosen.failure is None else [chosen.failure]
             found = self._crossing.acknowledged(received, came, chosen, now)
             if isinstance(found, list):

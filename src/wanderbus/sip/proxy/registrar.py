@@ -22,7 +22,7 @@ from wanderbus.hosts import is_ip_address, is_loopback, is_single_host
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer
 from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.sip.authentication.digest import Authenticator
-from wanderbus.sip.authentication.verdicts import Accepted, Challenged, Verdict
+from wanderbus.sip.authentication.verdicts import Authenticated, Challenged, Verdict
 from wanderbus.sip.message.checks import registrar_refusal
 from wanderbus.sip.message.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.message.message import Request, Response, make_response
@@ -83,7 +83,7 @@ class Registrar:
             # SIPp uses our address in place of our domain in its digest URI: either is this registrar.
             verdict = self._authenticator.check(request, now, known_as=self._domain.serves, from_there=True)
             if refusal := self._unauthorised(request, verdict):
-                return refusal, self._rejected(refusal, request) if isinstance(verdict, Accepted) else []
+                return refusal, self._rejected(refusal, request) if isinstance(verdict, Authenticated) else []
             if not request.contacts:
                 return self._listing(request, now), []
             return self._update(request, now, None if len(request.vias) > 1 else connection)
@@ -142,7 +142,7 @@ class Registrar:
         """Challenge, or refuse a user who is not the one in To (RFC 3261 10.3 steps 3 to 5)."""
         if isinstance(verdict, Challenged):
             return self._answer(request, 401, [("WWW-Authenticate", text) for text in verdict.challenges])
-        if not isinstance(verdict, Accepted):
+        if not isinstance(verdict, Authenticated):
             return self._answer(request, verdict.status, verdict.headers, reason=verdict.reason)
         if request.to.uri.address_of_record != self._domain.address_of_record(verdict.username):
             return self._answer(request, 403)

@@ -20,7 +20,7 @@ from wanderbus.sip.message.message import Request
 from wanderbus.sip.message.targets import Target, Transport, target_of, transport_params
 from wanderbus.sip.message.uri import SIPUri, parse_number
 from wanderbus.sip.proxy.bindings import Domain
-from wanderbus.sip.proxy.decisions import Arrived, Side
+from wanderbus.sip.proxy.decisions import DialogSide, RequestArrived
 
 MAX_FORWARDS: Final = 70
 """Largest number of further hops (RFC 3261 16.6 item 3)."""
@@ -45,7 +45,7 @@ class PathMarks:
         self._domain = domain
         self._key = key
 
-    def record_routes(self, request: Request, came: Side, leaves: Side) -> tuple[str, ...]:
+    def record_routes(self, request: Request, came: DialogSide, leaves: DialogSide) -> tuple[str, ...]:
         """Return the values to put on ``request``, the first on top; none if it creates no dialog (RFC 3261 16.6 item
         4).
 
@@ -57,7 +57,7 @@ class PathMarks:
         safe = request.uri[:5].lower() == "sips:"
         return tuple(dict.fromkeys(self._record_route(request, side, safe=safe) for side in (leaves, came)))
 
-    def _record_route(self, request: Request, side: Side, *, safe: bool) -> str:
+    def _record_route(self, request: Request, side: DialogSide, *, safe: bool) -> str:
         transport: Transport = "TLS" if safe else side.transport
         address = self._domain.streams.get(transport, self._domain.address)
         host, port = (self._domain.name, None) if side.by_name else address
@@ -74,7 +74,7 @@ class PathMarks:
         return hmac.digest(self._key, b"path " + request.call_id.encode(), hashlib.sha256)[:_MARK_BYTES].hex()
 
 
-def arrived(request: Request, domain: Domain, marks: PathMarks) -> Arrived:
+def arrived(request: Request, domain: Domain, marks: PathMarks) -> RequestArrived:
     """Undo the rewriting of a strict router, and remove the Routes that name us (RFC 3261 16.4).
 
     Raises:
@@ -91,7 +91,7 @@ def arrived(request: Request, domain: Domain, marks: PathMarks) -> Arrived:
     while routes and domain.serves(routes[0]):
         on_path = on_path or marks.is_genuine(routes[0], request)
         del routes[0], values[0]
-    return Arrived(_with_routes(request, values), on_path)
+    return RequestArrived(_with_routes(request, values), on_path)
 
 
 def leaving(request: Request, target: SIPUri, *, breadth: int | None = None) -> tuple[Request, SIPUri]:

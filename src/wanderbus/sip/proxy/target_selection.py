@@ -26,10 +26,10 @@ from wanderbus.sip.message.targets import Target, target_of
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy import nat_contacts
 from wanderbus.sip.proxy.access_choice import AccessChoice
-from wanderbus.sip.proxy.access_policy import AccessRequest, AccessServer
+from wanderbus.sip.proxy.access_policy import AccessRequest, RegisteredServer
 from wanderbus.sip.proxy.anchoring import RelayCalls, wants_relay
 from wanderbus.sip.proxy.bindings import Binding, Domain
-from wanderbus.sip.proxy.decisions import Aim, Arrived, Refusal, Targets
+from wanderbus.sip.proxy.decisions import Aim, ProxyRefusal, RequestArrived, Targets
 from wanderbus.sip.proxy.location import LocationService
 from wanderbus.sip.proxy.routing_script import (
     TARGETS_MAX,
@@ -72,7 +72,7 @@ class TargetSelector:
         self._knows = knows
         self._routing = routing
 
-    def select(self, arrived: Arrived, source: Address, now: float) -> Targets | Refusal:
+    def select(self, arrived: RequestArrived, source: Address, now: float) -> Targets | ProxyRefusal:
         """Return the targets of the request at monotonic second ``now``, or its refusal.
 
         Raises:
@@ -80,30 +80,30 @@ class TargetSelector:
         """
         request = arrived.request
         if request.routes and not arrived.on_path:
-            return Refusal(403)
+            return ProxyRefusal(403)
         context = self._context(arrived, source, now)
         match consult(self._routing, request, context):
             case RoutingFailed() as failure:
-                return Refusal(500, failure=failure)
+                return ProxyRefusal(500, failure=failure)
             case Reject(status=status, reason=reason):
-                return Refusal(status, reason)
+                return ProxyRefusal(status, reason)
             case Redirect(contacts=contacts):
                 return self._redirected(request, context, contacts)
             case Forward() as verdict:
                 return self._forwarded(request, context, verdict)
 
-    def _forwarded(self, request: Request, context: RoutingContext, verdict: Forward) -> Targets | Refusal:
+    def _forwarded(self, request: Request, context: RoutingContext, verdict: Forward) -> Targets | ProxyRefusal:
         targets = verdict.targets
         aims = self._default_targets(request, context) if targets is None else self._found(targets, request, context)
-        if isinstance(aims, Refusal):
+        if isinstance(aims, ProxyRefusal):
             return aims
         # With a Route left the request goes there only, as one branch.
         aims = (Aim(aims[0].uri),) if request.routes else self._followed(aims)
         needed = (self._relay == "all" or context.behind_nat) if verdict.relay is None else verdict.relay
         relay = context.relay and (needed or (verdict.relay is None and context.wants_relay))
-        return Targets(aims, verdict.stay_on_path or relay, relay, relay and not needed) if aims else Refusal(480)
+        return Targets(aims, verdict.stay_on_path or relay, relay, relay and not needed) if aims else ProxyRefusal(480)
 
-    def _context(self, arrived: Arrived, source: Address, now: float) -> RoutingContext:
+    def _context(self, arrived: RequestArrived, source: Address, now: float) -> RoutingContext:
         uri = SIPUri.parse(arrived.request.uri)
         user = SIPUri.parse(uri.address_of_record).user if self._domain.serves(uri) else None
         contacts = self._location.contacts(self._domain.address_of_record(user), now) if user is not None else ()
@@ -127,7 +127,7 @@ class TargetSelector:
         uris = (peer if isinstance(peer, SIPUri) else SIPUri.parse(peer) for peer in peers)
         return not request.routes and any(nat_contacts.alias_target(uri) is not None for uri in uris)
 
-    def _default_targets(self, request: Request, context: RoutingContext) -> tuple[Aim, ...] | Refusal:
+    def _default_targets(self, request: Request, context: RoutingContext) -> tuple[Aim, ...] | ProxyRefusal:
         """Return the default targets of a request, if the script leaves the choice to the proxy."""
         uri = SIPUri.parse(request.uri)
         if not self._domain.serves(uri):
@@ -135,11 +135,11 @@ class TargetSelector:
             if binding is not None:
                 return (Aim(nat_contacts.redirected(uri, SIPUri.parse(binding.contact)), binding.connection),)
             is_domain = self._crosses and uri.is_sip and not is_ip_address(uri.host)
-            return (Aim(uri),) if context.on_path or is_domain else Refusal(403)
+            return (Aim(uri),) if context.on_path or is_domain else ProxyRefusal(403)
         if context.user is None or not self._knows(context.user):
-            return Refusal(404)
+            return ProxyRefusal(404)
         aims = self._devices(uri, context.user, request, context)
-        return aims or Refusal(480)
+        return aims or ProxyRefusal(480)
 
     def _binding_at(self, uri: SIPUri, now: float) -> Binding | None:
         """Return the binding that ``uri`` names, or the one of its user that differs from it by the alias alone.
@@ -180,14 +180,16 @@ class TargetSelector:
             return None
         return Aim(nat_contacts.without_alias(aim.uri), connection, target, server=aim.server)
 
-    def _found(self, targets: Sequence[str], request: Request, context: RoutingContext) -> tuple[Aim, ...] | Refusal:
+    def _found(
+        self, targets: Sequence[str], request: Request, context: RoutingContext
+    ) -> tuple[Aim, ...] | ProxyRefusal:
         """Return the targets of a script; a user of the domain means all devices of that user."""
         aims: dict[str, Aim] = {}
         for uri in map(SIPUri.parse, targets):
             user = SIPUri.parse(uri.address_of_record).user if self._domain.serves(uri) else None
             found = (Aim(uri),) if user is None else self._devices(uri, user, request, context)
             aims |= {str(aim.uri): aim for aim in found}
-        return tuple(aims.values())[:TARGETS_MAX] or Refusal(480)
+        return tuple(aims.values())[:TARGETS_MAX] or ProxyRefusal(480)
 
     def _devices(self, uri: SIPUri, user: str, request: Request, context: RoutingContext) -> tuple[Aim, ...]:
         """Return the contacts of ``user``, with TLS if ``uri`` asks for that (RFC 3261 26.2.2).
@@ -208,19 +210,19 @@ class TargetSelector:
         begins = request.method == "INVITE" and not context.in_dialog
         caller = request.from_.uri.address_of_record
         asked = AccessRequest(caller, request.call_id, context.source[0], begins)
-        known = [AccessServer(name, _addresses_of(aim.uri)) for name, aim in servers.items()]
+        known = [RegisteredServer(name, _addresses_of(aim.uri)) for name, aim in servers.items()]
         names = self._access.order(asked, known, context.now)
         first, *others = [msgspec.structs.replace(servers[name], server=name) for name in names]
         return msgspec.structs.replace(first, others=tuple(others))
 
-    def _redirected(self, request: Request, context: RoutingContext, contacts: Sequence[str] | None) -> Refusal:
+    def _redirected(self, request: Request, context: RoutingContext, contacts: Sequence[str] | None) -> ProxyRefusal:
         if contacts is None:
             aims = self._default_targets(request, context)
-            if isinstance(aims, Refusal):
+            if isinstance(aims, ProxyRefusal):
                 return aims
             each_in_turn = [each for aim in aims for each in (aim, *aim.others)]
             contacts = [str(nat_contacts.without_alias(each.uri)) for each in each_in_turn]
-        return Refusal(302, contacts=tuple(f"<{contact}>" for contact in contacts))
+        return ProxyRefusal(302, contacts=tuple(f"<{contact}>" for contact in contacts))
 
 
 def _server_name(binding: Binding) -> str:

@@ -33,7 +33,7 @@ from wanderbus.sip.transaction.transaction_signals import (
     SendRequest,
     TransactionTimedOut,
 )
-from wanderbus.sip.transaction.transaction_states import State, Timers, Trigger
+from wanderbus.sip.transaction.transaction_states import BaseTimers, State, Trigger
 from wanderbus.sip.transaction.transport_table import TransportTable
 
 _BRANCH_BYTES: Final = 12
@@ -65,7 +65,7 @@ class ClientSide:
         self,
         random: RandomSource,
         transports: TransportTable,
-        timers: Timers,
+        timers: BaseTimers,
         transactions_max: int,
         drops: Counter[str],
         editor: MessageEditor,

@@ -15,7 +15,7 @@ from wanderbus.sip.message.targets import Path, sent_by
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.transaction_machine import Running, Table, TransactionMachine
 from wanderbus.sip.transaction.transaction_signals import LayerOutput, ResponseReceived, TransactionTimedOut
-from wanderbus.sip.transaction.transaction_states import State, Timers, Trigger
+from wanderbus.sip.transaction.transaction_states import BaseTimers, State, Trigger
 
 INVITE_CLIENT: Final[Table] = {
     (State.CALLING, Trigger.TIMER_A): State.CALLING,
@@ -80,7 +80,7 @@ class ClientTransaction(TransactionMachine):
 
     __slots__ = ("_interval_s", "data", "path", "request", "sent_by")
 
-    def __init__(self, name: str, request: Request, path: Path, timers: Timers) -> None:
+    def __init__(self, name: str, request: Request, path: Path, timers: BaseTimers) -> None:
         super().__init__(name, timers, reliable=path.target.reliable)
         self.request: Request | None = request
         """The request; None once there is a final response."""
@@ -140,7 +140,7 @@ class InviteClientTransaction(ClientTransaction):
     __slots__ = ("_editor", "given_up", "repeats")
 
     def __init__(
-        self, name: str, request: Request, path: Path, timers: Timers, editor: MessageEditor | None = None
+        self, name: str, request: Request, path: Path, timers: BaseTimers, editor: MessageEditor | None = None
     ) -> None:
         super().__init__(name, request, path, timers)
         self._editor = editor

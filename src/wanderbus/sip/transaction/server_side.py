@@ -34,7 +34,7 @@ from wanderbus.sip.transaction.transaction_signals import (
     RequestReceived,
     Respond,
 )
-from wanderbus.sip.transaction.transaction_states import Party, State, Timers, Trigger
+from wanderbus.sip.transaction.transaction_states import BaseTimers, RequestSender, State, Trigger
 
 _TAG_BYTES: Final = 8
 _KEY_BYTES: Final = 16
@@ -58,7 +58,7 @@ class ServerSide:
         self,
         random: RandomSource,
         socket: str,
-        timers: Timers,
+        timers: BaseTimers,
         transactions_max: int,
         drops: Counter[str],
         editor: MessageEditor,
@@ -105,7 +105,7 @@ class ServerSide:
     def _begin(self, key: ServerKey, request: Request, path: Path, origin: Origin, now: float) -> list[LayerOutput]:
         """Create the transaction of a new request, and report the request."""
         network = network_of(origin.source[0])
-        party = Party(network, self.peers.knows(network, now))
+        party = RequestSender(network, self.peers.knows(network, now))
         size = request.content_bytes if origin.datagram_bytes is None else origin.datagram_bytes
         evicted: list[LayerOutput] = []
         while not self._places.has_room(size) and (oldest := self._places.oldest_answered()) is not None:

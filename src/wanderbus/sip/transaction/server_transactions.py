@@ -18,7 +18,7 @@ from wanderbus.sip.message.targets import Path
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.transaction_machine import Running, Table, TransactionMachine
 from wanderbus.sip.transaction.transaction_signals import LayerOutput, TransactionTimedOut
-from wanderbus.sip.transaction.transaction_states import State, Timers, Trigger
+from wanderbus.sip.transaction.transaction_states import BaseTimers, State, Trigger
 
 INVITE_SERVER: Final[Table] = {
     (State.PROCEEDING, Trigger.REQUEST): State.PROCEEDING,
@@ -95,7 +95,7 @@ class ServerTransaction(TransactionMachine):
         name: str,
         request: Request,
         path: Path,
-        timers: Timers,
+        timers: BaseTimers,
         datagram_bytes: int | None = None,
         key: Hashable = None,
         editor: MessageEditor | None = None,

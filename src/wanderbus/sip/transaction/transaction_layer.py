@@ -48,12 +48,13 @@ from wanderbus.sip.transaction.transaction_signals import (
     SendRequest,
     TransactionTimedOut,
 )
-from wanderbus.sip.transaction.transaction_states import DEFAULT_TIMERS, Timers, Trigger
+from wanderbus.sip.transaction.transaction_states import DEFAULT_TIMERS, BaseTimers, Trigger
 from wanderbus.sip.transaction.transport_table import TIMER, StreamSide, TransportTable
 
 __all__ = [
     "TRANSACTIONS_MAX",
     "AckReceived",
+    "BaseTimers",
     "CancelInvite",
     "CancelReceived",
     "ForgetTransaction",
@@ -66,7 +67,6 @@ __all__ = [
     "SendAck",
     "SendPing",
     "SendRequest",
-    "Timers",
     "TransactionLayer",
     "TransactionTimedOut",
     "make_cancel",
@@ -91,7 +91,7 @@ class TransactionLayer:
         random: RandomSource,
         *,
         socket: str = "sip",
-        timers: Timers = DEFAULT_TIMERS,
+        timers: BaseTimers = DEFAULT_TIMERS,
         transactions_max: int = TRANSACTIONS_MAX,
         transports: Iterable[str] = ("UDP",),
         local: Address = ("127.0.0.1", 5060),

@@ -15,8 +15,8 @@ from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.sip.message.message import Message
 from wanderbus.sip.transaction.transaction_signals import LayerOutput
 from wanderbus.sip.transaction.transaction_states import (
+    BaseTimers,
     State,
-    Timers,
     Trigger,
 )
 
@@ -41,7 +41,7 @@ class TransactionMachine:
     running: ClassVar[Running]
     initial: ClassVar[State]
 
-    def __init__(self, name: str, timers: Timers, *, reliable: bool) -> None:
+    def __init__(self, name: str, timers: BaseTimers, *, reliable: bool) -> None:
         self.name = name
         self.timers = timers
         self.reliable = reliable

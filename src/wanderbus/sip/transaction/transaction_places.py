@@ -17,7 +17,7 @@ from collections import OrderedDict
 from typing import Final
 
 from wanderbus.hosts import network_of
-from wanderbus.sip.transaction.transaction_states import Party
+from wanderbus.sip.transaction.transaction_states import RequestSender
 
 PLACE_BYTES: Final = 2_048
 """Bytes of a request, or of its response once there is one, for each place."""
@@ -38,7 +38,7 @@ LATELY_S: Final = 86_400.0
 class _Held:
     __slots__ = ("answered", "party", "places")
 
-    def __init__(self, party: Party, places: int, answered: bool = False) -> None:
+    def __init__(self, party: RequestSender, places: int, answered: bool = False) -> None:
         self.party = party
         self.places = places
         self.answered = answered
@@ -51,7 +51,7 @@ class TransactionPlaces:
         self._places_max = places_max
         self._held: dict[str, _Held] = {}
         self._taken = 0
-        self._unanswered: dict[Party, int] = {}
+        self._unanswered: dict[RequestSender, int] = {}
         self._strangers = 0
         self._answered: dict[bool, OrderedDict[str, None]] = {False: OrderedDict(), True: OrderedDict()}
         """Names of completed transactions, oldest first, by whether their party is known."""
@@ -67,7 +67,7 @@ class TransactionPlaces:
         """Return whether there is room for a request of ``size`` bytes; always true if there is no transaction."""
         return self._taken + _places(size) <= self._places_max or not self._taken
 
-    def is_crowded(self, party: Party, size: int) -> bool:
+    def is_crowded(self, party: RequestSender, size: int) -> bool:
         """Return whether an unanswered request of ``size`` bytes would exceed the share of ``party``."""
         places = _places(size)
         own = self._unanswered.get(party, 0) + places
@@ -76,7 +76,7 @@ class TransactionPlaces:
         of_strangers = self._places_max * STRANGERS_PART
         return own > of_strangers * SOURCE_PART or self._strangers + places > of_strangers
 
-    def enter(self, name: str, party: Party, size: int) -> None:
+    def enter(self, name: str, party: RequestSender, size: int) -> None:
         """Give transaction ``name`` its places."""
         self._held[name] = held = _Held(party, _places(size))
         self._count_unanswered(held, held.places)

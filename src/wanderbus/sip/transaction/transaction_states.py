@@ -57,7 +57,7 @@ TIMER_D_MIN_S = 32.0
 """Least time to absorb repeated refusals of an INVITE over UDP, whatever our T1 is (RFC 3261 17.1.1.2)."""
 
 
-class Timers(msgspec.Struct, frozen=True):
+class BaseTimers(msgspec.Struct, frozen=True):
     """The three base times of all timers, in seconds (RFC 3261 17.1.1.1, table 4).
 
     ``t1_s`` estimates the round trip, ``t2_s`` bounds the interval of retransmissions, ``t4_s`` is the largest lifetime
@@ -90,13 +90,13 @@ class Timers(msgspec.Struct, frozen=True):
                 return self.timeout_s
 
 
-DEFAULT_TIMERS: Final = Timers()
+DEFAULT_TIMERS: Final = BaseTimers()
 
 ABSORBING: Final = frozenset({Trigger.TIMER_D, Trigger.TIMER_I, Trigger.TIMER_J, Trigger.TIMER_K})
 """Timers that wait for retransmissions of the peer; over a stream they expire at once (RFC 3261 table 4)."""
 
 
-class Party(msgspec.Struct, frozen=True):
+class RequestSender(msgspec.Struct, frozen=True):
     """Sender of a request: an IPv4 address or a /64 of IPv6, and whether a user has logged in there recently."""
 
     network: str
