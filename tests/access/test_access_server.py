@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import msgspec
 import pytest
 
-from tests.agent.town import DATA_ADDRESS, STREAM_ADDRESS, Phone, Town, connected
+from tests.client.town import DATA_ADDRESS, STREAM_ADDRESS, Phone, Town, connected
 from tests.datachannel.sides import changed
 from wanderbus import records
 from wanderbus.access.access_server import AccessServer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.town import Phone, Town, connected
+from tests.client.town import Phone, Town, connected
 from wanderbus.access.link_traffic import CONSUMED_UNITS, consumed_units
 from wanderbus.client.machine.messages import PublishSettled
 from wanderbus.parameters.broker import BrokerConfig

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from tests.agent.eci_town import SUBJECT, EciTown, Pager
-from tests.agent.town import Town, connected
 from tests.broker.desk import rows_of
+from tests.client.eci_town import SUBJECT, EciTown, Pager
+from tests.client.town import Town, connected
 from wanderbus import protocol, records
 from wanderbus.access.baseline import ECI_SOCKET, Baseline
 from wanderbus.access.messages import DevicesRestored

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.agent.eci_town import SUBJECT, EciTown, Pager
+from tests.client.eci_town import SUBJECT, EciTown, Pager
 from wanderbus import protocol
 from wanderbus.access.baseline import ECI_SOCKET, Baseline
 from wanderbus.broker.messages import LinkOpened

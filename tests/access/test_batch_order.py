@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from tests.agent.town import Phone, Town, connected
+from tests.client.town import Phone, Town, connected
 from wanderbus.broker.messages import Append, Appended, DialogChanged, LinkClosed, LinkOpened, MessageArrived
 from wanderbus.client.machine.messages import Disconnect
 from wanderbus.machine import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.agent.town import Phone, Town, connected
+from tests.client.town import Phone, Town, connected
 from wanderbus.access import connect_pacing
 from wanderbus.access.connect_pacing import ConnectPacing
 from wanderbus.client.machine.messages import Disconnect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.town import Phone, Town, connected
+from tests.client.town import Phone, Town, connected
 from wanderbus.access import device_session
 from wanderbus.machine import TimerFired
 from wanderbus.sip.message.sdp import MediaDescription, with_direction

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.eci_town import EciTown, Pager
-from tests.agent.town import Phone, Town, connected
+from tests.client.eci_town import EciTown, Pager
+from tests.client.town import Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.access.baseline import ECI_SOCKET
 from wanderbus.broker.messages import LinkDropped

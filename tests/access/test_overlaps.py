@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.agent.town import Sent, Town, connected
+from tests.client.town import Sent, Town, connected
 from wanderbus import protocol
 from wanderbus.access.device_signalling import RENEW_AFTER_S
 from wanderbus.access.parts import USER_AGENT

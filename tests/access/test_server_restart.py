@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.town import DATA_ADDRESS, Town, connected
+from tests.client.town import DATA_ADDRESS, Town, connected
 from wanderbus.client.machine.messages import PublishSettled
 from wanderbus.simulation.server import SERVER_IP
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from tests.agent.town import DATA_ADDRESS, STREAM_ADDRESS
+from tests.client.town import DATA_ADDRESS, STREAM_ADDRESS
 from wanderbus.access.access_server import AccessServer
 from wanderbus.access.device_signalling import REGISTER_AGAIN_S, REGISTRATION_REFUSALS
 from wanderbus.access.messages import BrokerRegistered, BrokerUnregistered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.town import Phone, Town, connected
+from tests.client.town import Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.access.device_session import DeviceSession
 from wanderbus.access.session_table import SessionTable

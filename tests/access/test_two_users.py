@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
+from tests.client.town import DATA_ADDRESS, Phone, Town, connected
 from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET
 from wanderbus.hosts import may_be_peer
 from wanderbus.machine import Address

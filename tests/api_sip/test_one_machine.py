@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.town import Town, connected
 from tests.api_sip.parties import BOB, Recorder, run, two, until
+from tests.client.town import Town, connected
 from wanderbus.api.sip_mobility import (
     RemoteMediaStatus,
     SIPCommunicationStatus,

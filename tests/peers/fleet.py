@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.agent.town import Phone, Sent
+from tests.client.town import Phone, Sent
 from wanderbus.access.access_server import AccessServer
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.directory import Directory, first_table

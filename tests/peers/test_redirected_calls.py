@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.town import Phone
+from tests.client.town import Phone
 from tests.peers.fleet import Fleet, ip_of
 from wanderbus.access import connect_pacing
 from wanderbus.broker.state.state import BrokerState

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.agent.town import Phone, Sent
+from tests.client.town import Phone, Sent
 from tests.peers.fleet import Fleet, ip_of
 from wanderbus import protocol
 from wanderbus.client.machine.messages import AskBroker, Connect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.agent.reports import Reporting
+from tests.client.reports import Reporting
 from wanderbus import protocol
 from wanderbus.access.access_server import AccessServer
 from wanderbus.access.baseline import Baseline

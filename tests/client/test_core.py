@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from tests.agent.town import DATA_ADDRESS, SIP_PORTS, Phone, Town, connected
+from tests.client.town import DATA_ADDRESS, SIP_PORTS, Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.broker.messages import SendOnLink
 from wanderbus.broker.readers import Link

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tests.agent.reports import Reporting
+from tests.client.reports import Reporting
 from wanderbus import protocol
 from wanderbus.access.access_server import AccessServer
 from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, AgentMachine

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
+from tests.client.town import DATA_ADDRESS, Phone, Town, connected
 from wanderbus.client.machine.data_path import TCP_PATIENCE_S, UDP_PATIENCE_S
 from wanderbus.client.machine.messages import AgentStatusChanged, PublishSettled
 from wanderbus.machine import Address

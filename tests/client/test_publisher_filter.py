@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.town import Phone, Town
+from tests.client.town import Phone, Town
 from wanderbus import protocol
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import (

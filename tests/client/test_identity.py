@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.agent.town import Town, connected
+from tests.client.town import Town, connected
 
 
 def keys(town: Town) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from tests.agent.town import Phone, Town
+from tests.client.town import Phone, Town
 from wanderbus.mobility.flow import KEEP_ALIVE, KEEP_ALIVE_S
 from wanderbus.simulation.server import SERVER_ADDRESS
 

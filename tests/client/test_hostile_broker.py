@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.agent.test_conversation import EVENT, SUBSCRIBE, SUBSCRIPTION, conversation, receive
-from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
+from tests.client.test_conversation import EVENT, SUBSCRIBE, SUBSCRIPTION, conversation, receive
+from tests.client.town import DATA_ADDRESS, Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.broker.messages import SendOnLink
 from wanderbus.broker.readers import Link

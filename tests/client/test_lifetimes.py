@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.agent.test_conversation import PROPERTIES, opening, receive
+from tests.client.test_conversation import PROPERTIES, opening, receive
 from wanderbus import protocol
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.lifetimes import MISSED, OVER_MAX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.test_conversation import ENCODED, EVENT, conversation, opening, receive
+from tests.client.test_conversation import ENCODED, EVENT, conversation, opening, receive
 from wanderbus import protocol
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled

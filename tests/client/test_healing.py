@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.agent.town import Phone, Town, connected
+from tests.client.town import Phone, Town, connected
 from wanderbus.client.machine.core import TRANSPORTS
 from wanderbus.client.machine.messages import AgentStatusChanged, Connect, ConnectRefused, Moved, PublishSettled
 from wanderbus.client.machine.states import ChannelState

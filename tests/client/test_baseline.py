@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.eci_town import SUBJECT, EciTown, Pager
+from tests.client.eci_town import SUBJECT, EciTown, Pager
 from wanderbus import protocol
 from wanderbus.client.machine.baseline import ECI_SOCKET, EciAgentMachine
 from wanderbus.client.machine.messages import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.agent.town import Phone, Town, connected
+from tests.client.town import Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
 from wanderbus.client.machine.outbox import RETRY_S_MAX, RETRY_S_MIN, WINDOW, OutboxNumbers, passes

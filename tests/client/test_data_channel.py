@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
+from tests.client.town import DATA_ADDRESS, Phone, Town, connected
 from tests.datachannel.sides import changed
 from wanderbus.client.machine.messages import ConnectRefused, Disconnect, Disconnected
 from wanderbus.simulation.network import PathConditions

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tests.agent.town import Phone, Town, connected
+from tests.client.town import Phone, Town, connected
 from wanderbus.client.machine.stranger_limits import StrangerLimits
 from wanderbus.machine import Address
 from wanderbus.refusals import Limited
