@@ -88,7 +88,6 @@ CHANNEL: Final[Mapping[tuple[ChannelState, ChannelTrigger], ChannelState]] = {
     (_C.RESTARTED, _CT.FAILURE): _C.FAILED,
     (_C.OPENED, _CT.MESSAGE): _C.IN_USE,
     (_C.OPENED, _CT.OFFERED): _C.RESTARTED,
-    (_C.OPENED, _CT.OPENING): _C.OPENED,
     (_C.OPENED, _CT.FAILURE): _C.FAILED,
     (_C.IN_USE, _CT.OFFERED): _C.RESTARTED,
     (_C.IN_USE, _CT.OPENING): _C.OPENED,
