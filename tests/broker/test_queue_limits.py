@@ -16,7 +16,7 @@ from wanderbus.broker.state.rows import SessionRow
 from wanderbus.event import Event, EventId, Loss
 from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX
 from wanderbus.parameters.broker import SUBSCRIPTIONS_MAX, BrokerConfig
-from wanderbus.protocol import Notify, NotifyGap, Publish, PublishAccepted, PublishRefused, encode, size_of
+from wanderbus.protocol import Leave, Notify, NotifyGap, Publish, PublishAccepted, PublishRefused, encode, size_of
 from wanderbus.subscription import Frequency, QueuePolicy, WhenFull
 
 CAROL = "sip:carol@example.org"
@@ -153,6 +153,19 @@ def test_u02_a_user_who_fills_their_own_bound_does_not_touch_others() -> None:
     publish(desk, 5)
     assert session_of(desk).dropped == {"user_queued_bytes_max": 3}
     assert session_of(desk, CAROL).dropped == {}
+
+
+def test_u02_what_is_for_a_device_that_left_takes_no_room() -> None:
+    desk = Desk(BrokerConfig(queue=QueuePolicy(when_full="drop_newest"), queued_bytes_max=3 * SIZE))
+    away(desk)
+    desk.attach(CAROL)
+    laptop = desk.attach(CAROL, "laptop")
+    desk.subscribed(laptop, this_device_only=True)
+    desk.send(laptop, Leave(1))
+    publish(desk, 3)
+    assert session_of(desk, CAROL).dropped == {"device_left": 3}
+    assert session_of(desk).dropped == {}
+    assert desk.broker.state.queued_bytes == 3 * SIZE
 
 
 def test_a_slow_device_receives_a_gap_caused_by_another_notification() -> None:

@@ -1,8 +1,9 @@
 """Displacement: what leaves full queues for the notifications of an event, chosen before these are added (SPEC U-02).
 
 A chosen notification is a number in the record of the event, and leaves in the operation that adds the new one. What
-follows from more than the queues of the same subscriptions, or from a policy of the operator, is left to
-:class:`wanderbus.broker.queues.queue_limits.QueueLimits`, which continues behind the record with the same result.
+follows from more than the queues of the same subscriptions, from a policy of the operator, or from a notification that
+is not added, is left to :class:`wanderbus.broker.queues.queue_limits.QueueLimits`, which continues behind the record
+with the same result.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ _Delivery: TypeAlias = tuple[Sequence[_Case], int, dict[int, _Choice]]
 """Notifications of one event, its bytes, and what leaves for the notifications so far, by their place."""
 
 
+def has_strays(session: SessionRow, notified: records.Notified) -> bool:
+    """Return whether a subscription is bound to a device that is not in the session: nothing is added for it."""
+    return bool(session.devices) and any(device not in session.devices for _, device in notified.bound)
+
+
 class Displacement:
     """Chooser for the notifications of one event; those for the ``servers`` of the domain displace nothing."""
 
@@ -55,7 +61,7 @@ class Displacement:
         size: int,
     ) -> dict[str, tuple[int, ...]]:
         """Return ``displaced`` of :class:`wanderbus.records.Delivery` for these notifications of ``size`` bytes."""
-        if self._system.policy is not None:
+        if self._system.policy is not None or any(has_strays(*each) for each in notified):
             return {}
         choices: dict[int, _Choice] = {}
         delivery = [(*each, rows) for each, rows in zip(notified, matched, strict=True)], size, choices
