@@ -34,6 +34,8 @@ SLOWEST = ["--durations=15"]
 SHARED_OUT = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]  # each core runs a part of the tests
 # Integration tests mostly wait, so there is one worker more than cores; tests of a file share what they started.
 OVERLAPPED = ["-n", str(min((os.cpu_count() or 1) + 1, 8)), "--dist", "loadfile"]
+# So do those with Spark, and while one process waits for Java, the other may compute.
+SPARK = ["-n", "2", "--dist", "loadfile"]
 # Tests create and delete tens of thousands of files and wait for the disk: in memory, where there is enough of it.
 # Those of the test of a cluster take 6 GB for a while, since each worker unpacks an environment for each job.
 MEMORY_FILES, MEMORY_BYTES_MIN = "/dev/shm", 12 << 30
@@ -252,8 +254,8 @@ def test(arguments: list[str]) -> None:
         pass_on("pytest", ["-m", "pytest", *arguments])
         return
     check_sources()
-    # Spark tests share one session, so they stay in one process; integration tests come last, where it is quieter.
-    with meanwhile("Spark tests", ["-m", "pytest", "-q", *SLOWEST, "-m", "spark and not interop"]):
+    # Integration tests come last, where it is quieter.
+    with meanwhile("Spark tests", ["-m", "pytest", "-q", *SLOWEST, *SPARK, "-m", "spark and not interop"]):
         unit_tests([])
         simulate_shortly()
         which = ["-m", "integration and not spark and not interop"]

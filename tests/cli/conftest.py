@@ -1,4 +1,4 @@
-"""The shell of a test, and a Spark session for the commands that it runs itself."""
+"""The shell of a test, and the Spark session for the commands that it runs itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.cli.shell import Shell
-from wanderbus.pipeline.session import spark_session
 
 
 @pytest.fixture
@@ -19,13 +18,6 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell = Shell(tmp_path)
     yield shell
     shell.close()
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("wanderbus-tests")
-    yield session
-    session.stop()
 
 
 @pytest.fixture

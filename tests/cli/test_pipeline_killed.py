@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from pyspark.sql import SparkSession
 
 from faults.lake_differences import differences
 from faults.lake_log import GrowingLog
@@ -19,7 +20,6 @@ from tests.cli.shell import Shell
 from wanderbus.pipeline.lake import ingest, reconcile
 from wanderbus.pipeline.operation.lake_lock import is_locked
 from wanderbus.pipeline.operation.status import lake_status
-from wanderbus.pipeline.session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration]
 
@@ -45,7 +45,9 @@ def reached(log: GrowingLog, lake: Path, end: int) -> bool:
     return offset(lake) >= end
 
 
-def test_a_run_killed_while_it_follows_the_log_is_continued_by_the_next(shell: Shell, log: GrowingLog) -> None:
+def test_a_run_killed_while_it_follows_the_log_is_continued_by_the_next(
+    shell: Shell, log: GrowingLog, spark: SparkSession
+) -> None:
     lake, whole = shell.directory / "lake", shell.directory / "whole"
     command = ("pipeline", "run", "data", "--lake", "lake", "--every", "0.1", "--rows-per-batch", "200")
     job = shell.start(*command)
@@ -66,21 +68,17 @@ def test_a_run_killed_while_it_follows_the_log_is_continued_by_the_next(shell: S
     assert json.loads(out)["added"]["records"]["rows"] > 0
     assert not is_locked(lake)
     wait_until_gone(left)
-    compare_with_whole(log, lake, whole)
+    compare_with_whole(spark, log, lake, whole)
 
 
-def compare_with_whole(log: GrowingLog, lake: Path, whole: Path) -> None:
+def compare_with_whole(spark: SparkSession, log: GrowingLog, lake: Path, whole: Path) -> None:
     """Compare a lake with the log, and with one that is made in one go."""
     directory = lake.parent / "data" / "log"
-    spark = spark_session("wanderbus-tests")
-    try:
-        segments = reconcile(spark, directory, lake)
-        assert sum(each.log.records for each in segments) == log.records
-        assert not any(each.differs for each in segments)
-        ingest(spark, directory, whole, whole.with_name("checkpoint"))
-        assert set(differences(spark, lake, whole).values()) == {0}
-    finally:
-        spark.stop()
+    segments = reconcile(spark, directory, lake)
+    assert sum(each.log.records for each in segments) == log.records
+    assert not any(each.differs for each in segments)
+    ingest(spark, directory, whole, whole.with_name("checkpoint"))
+    assert set(differences(spark, lake, whole).values()) == {0}
     found, wanted = (lake_status(each, log.records) for each in (lake, whole))
     assert found.last_run is not None
     assert (found.is_changing, found.last_run.state) == (False, "COMPLETE")

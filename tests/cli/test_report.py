@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.cli.shell import WAIT_S, Shell
 from tests.log_files import write_records
 from tests.published import published
 from wanderbus.cli.application import run
+from wanderbus.cli.pipeline import report
 from wanderbus.event import Event
 
 START_US = 1_700_000_000_000_000
@@ -29,16 +31,18 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spark
-def test_t08_a_report_of_a_log_leaves_nothing_but_its_file(shell: Shell, data_dir: Path) -> None:
+def test_t08_a_report_of_a_log_leaves_nothing_but_its_file(
+    use_session: Callable[..., None], data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_session(report)
+    page = tmp_path / "report.html"
     before = sorted(each.relative_to(data_dir) for each in data_dir.rglob("*"))
     arguments = ("--log", str(data_dir), "--from", "2023-11-14T22:13:30Z", "--to", "2023-11-14T22:13:35Z")
-    process = shell.start("report", *arguments, "--json")
-    out, err = process.communicate(timeout=LIVE_S_MAX)
-    assert process.returncode == 0, err
-    found = json.loads(out)
+    assert run(["report", *arguments, "--json", "--out", str(page)]) == 0
+    found = json.loads(capsys.readouterr().out)
     assert (found["records"], found["totals"]["events"], found["totals"]["generated"]) == (5, 5, 0)
     assert [row["subject"] for row in found["subjects"]["rows"]] == ["Departure"]
-    assert "No event matched a subscription." in (shell.directory / "report.html").read_text()
+    assert "No event matched a subscription." in page.read_text()
     assert sorted(each.relative_to(data_dir) for each in data_dir.rglob("*")) == before, "no reader is registered"
 
 

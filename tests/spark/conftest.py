@@ -1,33 +1,18 @@
-"""One Spark session for the whole folder, and logs to read (DESIGN 8)."""
+"""Logs to read (DESIGN 8)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.log_files import write_records
 from tests.published import published
 from wanderbus.event import Event
-from wanderbus.pipeline.session import spark_session
 from wanderbus.records import Notified, Published, Record
 
 START_US = 1_700_000_000_000_000
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark every test with a session, so that no other run starts Java by oversight."""
-    if "spark" in getattr(item, "fixturenames", ()):
-        item.add_marker(pytest.mark.spark)
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("wanderbus-tests")
-    yield session
-    session.stop()
 
 
 @pytest.fixture

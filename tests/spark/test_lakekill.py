@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 def test_a_killed_job_has_the_lake_of_one_that_was_not(spark: SparkSession, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    options = ["--cycles", "2", "--seed", "5", "--json", str(report), "--strict"]
+    options = ["--cycles", "1", "--seed", "5", "--json", str(report), "--strict"]
     assert lakekill.main(options) == 0
     written = json.loads(report.read_text())
     assert [(goal["name"], goal["value"]) for goal in written["goals"]] == [
@@ -31,7 +31,7 @@ def test_a_killed_job_has_the_lake_of_one_that_was_not(spark: SparkSession, tmp_
         ("origin_differences", 0),
     ]
     assert written["results"][0]["records"] > 0
-    assert sum(written["results"][0]["kills"].values()) >= 2
+    assert sum(written["results"][0]["kills"].values()) >= 1
 
 
 def test_the_comparison_finds_a_row_that_is_repeated_or_lacks(spark: SparkSession, tmp_path: Path) -> None:

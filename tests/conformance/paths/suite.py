@@ -24,7 +24,7 @@ from wanderbus.pipeline.operation.run import PipelineRun
 LAKES: Final = ("server", "ordered", "decentralised")
 """Worlds with a lake."""
 
-SPARK_SHARE: Final = 5
+SPARK_SHARE: Final = 7
 """One of so many questions is put to a path on Spark in the small form."""
 
 

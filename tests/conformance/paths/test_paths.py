@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path as Directory
 
 import pytest
@@ -12,16 +11,8 @@ from tests.conformance.paths.cases import small_case
 from tests.conformance.paths.commands import using
 from tests.conformance.paths.counts import count_differences
 from tests.conformance.paths.suite import differences, prepared, small_form
-from wanderbus.pipeline.session import spark_session
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("wanderbus-tests")
-    yield session
-    session.stop()
 
 
 def test_u19_paths_without_spark_answer_as_the_reference_does(tmp_path: Directory) -> None:

@@ -27,7 +27,7 @@ from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.tables.declared import Declared
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
-JOBS: Final = ("whole", "killed-ingest", "killed-history")
+JOBS: Final = ("killed-ingest", "killed-history")
 DECLARED: Final[Declared] = {"Departure": {"Row": "Integer", "Dest": "String", "Delay": "Double"}}
 JAVA_OPTIONS: Final = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 ROWS_PER_BATCH: Final = 3_000
@@ -73,9 +73,9 @@ def main(master: str, environment: str, log: Path, work: Path) -> None:
         _print(job="begin", packages=_packages(spark), path=_path_in(spark), grid=outcomes(spark))
         for job in JOBS:
             with watched_stages(spark, 0.01, _report_of(job)):
-                if job != "killed-history":
-                    fill(spark, log, work / job, ROWS_PER_BATCH if job == "killed-ingest" else None)
-                found = matches(spark, log) if job != "killed-ingest" else None
+                if job == "killed-ingest":
+                    fill(spark, log, work / job, ROWS_PER_BATCH)
+                found = matches(spark, log) if job == "killed-history" else None
             _print(job=job, ended=True, matches=found, executors=_executors(spark))
     finally:
         spark.stop()

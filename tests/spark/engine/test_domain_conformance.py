@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 
 COMBINATIONS = [
     Combination(Placement(1, 1), "perfect", engines=(0, 1)),
-    Combination(APART, "imperfect", engines=(1, 2), model="decentralised"),
+    Combination(APART, "imperfect", engines=(2,), model="decentralised"),
 ]
 
 
