@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
+
+from wanderbus.cli.application import run
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0
@@ -59,12 +65,39 @@ class Shell:
         return process
 
     def run(self, *arguments: str, input: str | None = None, **options: Any) -> tuple[int, str, str]:
-        """Run to the end; return exit status, standard output and standard error."""
+        """Run to the end; return exit status, standard output and standard error.
+
+        The command runs in this process, since to start Python takes longer than most commands, unless it has an input
+        or options of a process.
+        """
+        if input is None and not options:
+            return self._run_here(arguments)
         if input is not None:
             options["stdin"] = subprocess.PIPE
         process = self.start(*arguments, **options)
         out, err = process.communicate(input, timeout=WAIT_S)
         return process.returncode, out, without_notes(err)
+
+    def _run_here(self, arguments: Sequence[str]) -> tuple[int, str, str]:
+        log = logging.getLogger()
+        before = Path.cwd(), sys.stdin, log.handlers[:], log.level
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err, open(os.devnull) as nothing:
+            try:
+                os.chdir(self.directory)
+                sys.stdin, log.handlers[:] = nothing, []
+                with (
+                    patch.dict(os.environ, XDG_STATE_HOME=str(self.directory / "xdg")),
+                    contextlib.redirect_stdout(out),
+                    contextlib.redirect_stderr(err),
+                ):
+                    status = run(list(arguments))
+            finally:
+                os.chdir(before[0])
+                sys.stdin, log.handlers[:] = before[1:3]
+                log.setLevel(before[3])
+            for each in (out, err):
+                each.seek(0)
+            return status, out.read(), without_notes(err.read())
 
     def up(self, *more: str) -> subprocess.Popen[str]:
         """Start a server, and wait until it is ready; a second one has the port of the first."""
