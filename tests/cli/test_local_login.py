@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fleet import SERVERS, Fleet
-from tests.cli.shell import ROOT, Shell, ended, one_line, read_line, read_ready
+from tests.cli.shell import ROOT, WAIT_S, Shell, ended, one_line, read_line, read_ready
 
 pytestmark = pytest.mark.integration
 
@@ -85,7 +85,7 @@ def test_a_killed_server_is_missed_and_its_successor_found(beside: Shell) -> Non
     assert third.wait(60) == 1
     assert beside.run("sessions")[0] == 0, "a second server does not take the socket of a living one"
     second.send_signal(signal.SIGTERM)
-    assert second.wait(30) == 0
+    assert second.wait(WAIT_S) == 0
     assert not (beside.directory / "wanderbus-data" / "services" / "login.sock").exists()
 
 
@@ -99,7 +99,7 @@ def test_watching_goes_on_over_a_restart(beside: Shell) -> None:
     for _ in range(30):
         assert read_line(watching)
     watching.send_signal(signal.SIGINT)
-    assert watching.wait(30) == 130
+    assert watching.wait(WAIT_S) == 130
 
 
 def test_a_suspended_server_is_named_within_the_timeout(beside: Shell) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import ROOT, Shell, ended, one_line, read_line
+from tests.cli.shell import ROOT, WAIT_S, Shell, ended, one_line, read_line
 
 pytestmark = pytest.mark.integration
 
@@ -46,7 +46,7 @@ def with_queue(shell: Shell, *numbers: int) -> None:
     reader = shell.start("sub", "Trade", "--keep", "kept", *shell.as_user())
     shell.subscribed()
     reader.send_signal(signal.SIGINT)
-    assert reader.wait(5) == 130
+    assert reader.wait(WAIT_S) == 130
     lines = "".join(f'{{"n": {number}}}\n' for number in numbers)
     assert shell.run("pub", "Trade", "-", *shell.as_user("bob", "hunter2"), input=lines)[0] == 0
 
@@ -110,7 +110,7 @@ def test_purge_asks_on_a_terminal(office: Shell) -> None:
         process = office.start("purge", ALICE, "--session", "sub.kept", *asking(office, "adam"), stdin=theirs)
         os.close(theirs)
         os.write(ours, f"{answer}\n".encode())
-        assert process.wait(20) == status
+        assert process.wait(WAIT_S) == status
         os.close(ours)
     assert listed(office, "queues", "--waiting") == []
 
@@ -193,7 +193,7 @@ def test_a_watch_in_a_pipe_is_lines_of_json(office: Shell) -> None:
     assert {row["user"] for row in rows} == {ALICE}
     assert rows[0]["at_us"] < rows[1]["at_us"] < rows[2]["at_us"]
     watch.send_signal(signal.SIGINT)
-    assert watch.wait(5) == 130
+    assert watch.wait(WAIT_S) == 130
 
 
 def test_a_watch_on_a_terminal_is_a_table(office: Shell) -> None:
@@ -207,7 +207,7 @@ def test_a_watch_on_a_terminal_is_a_table(office: Shell) -> None:
         shown += os.read(ours, 65_536)
     assert shown.count(b"sub.kept") >= 2
     watch.send_signal(signal.SIGINT)
-    assert watch.wait(5) == 130
+    assert watch.wait(WAIT_S) == 130
     os.close(ours)
 
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.cli.shell import Shell, ended, one_line, read_line
+from tests.cli.shell import WAIT_S, Shell, ended, one_line, read_line
 from wanderbus.cli import connection_options
 from wanderbus.cli.application import run
 from wanderbus.client.connect import connect
@@ -133,7 +133,7 @@ def test_an_interrupted_publisher_does_not_wait_for_its_input(shell: Shell, numb
     publisher.stdin.flush()
     assert read_line(publisher).startswith("published ")
     publisher.send_signal(number)
-    assert publisher.wait(5) == 128 + number
+    assert publisher.wait(WAIT_S) == 128 + number
 
 
 def test_a_closed_output_ends_the_command(shell: Shell) -> None:
@@ -151,7 +151,7 @@ def test_a_closed_output_ends_the_command(shell: Shell) -> None:
         if reader.poll() is not None:
             break
         time.sleep(0.01)
-    assert reader.wait(5) in (0, 1)
+    assert reader.wait(WAIT_S) in (0, 1)
     assert reader.stderr is not None
     assert "Traceback" not in reader.stderr.read()
     publisher.kill()

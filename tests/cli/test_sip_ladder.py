@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, ended, one_line, read_error, read_line, read_ready
+from tests.cli.shell import WAIT_S, Shell, ended, one_line, read_error, read_line, read_ready
 from tests.sip.trace_world import moving_call, secrets_of
 from wanderbus.cli.application import run
 from wanderbus.errors import ConfigurationError
@@ -196,4 +196,4 @@ def test_c22_messages_are_shown_as_they_pass_the_proxy(shell: Shell) -> None:
     assert ended(follower)[::2] == (130, "")
     assert as_json.stdout is not None
     as_json.stdout.close()
-    assert as_json.wait(30) == 0, "a closed pipe is an ordinary end"
+    assert as_json.wait(WAIT_S) == 0, "a closed pipe is an ordinary end"

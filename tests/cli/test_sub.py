@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Shell, ended, one_line, read_line, read_ready
+from tests.cli.shell import WAIT_S, Shell, ended, one_line, read_line, read_ready
 from tests.filters.xml_schema import is_valid
 from wanderbus import event_text
 from wanderbus.event import Event, Position
@@ -100,7 +100,7 @@ def test_a_reader_whose_output_nobody_reads_ends_by_itself(shell: Shell) -> None
     assert read_line(reader) == "1 Departure n=1"
     assert reader.stdout is not None
     reader.stdout.close()
-    assert reader.wait(20) == 0
+    assert reader.wait(WAIT_S) == 0
     assert listed(shell, "subscriptions") == []
 
 
@@ -177,7 +177,7 @@ def test_unsubscribe_ends_by_name_by_id_and_all(shell: Shell) -> None:
     status, out, err = shell.run(*end, "k", identity, "--json")
     assert (status, err) == (0, "")
     assert {json.loads(line)["session"] for line in out.splitlines()} == {"sub.k", "sub.l"}
-    assert reader.wait(20) == 0
+    assert reader.wait(WAIT_S) == 0
     assert [row["session"] for row in listed(shell, "subscriptions")] == ["sub.m"]
     for words, status, complaint in (
         (("nothing",), 1, "you have no subscription 'nothing'"),

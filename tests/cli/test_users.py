@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.cli.shell import Shell, one_line
+from tests.cli.shell import WAIT_S, Shell, one_line
 
 pytestmark = pytest.mark.integration
 
@@ -78,6 +78,6 @@ def test_on_a_terminal_the_password_is_asked_for_twice_and_not_shown(shell: Shel
                 shown += os.read(ours, 1_000)
             os.write(ours, f"{word}\n".encode())
             shown += b"\n"
-        assert process.wait(20) == status
+        assert process.wait(WAIT_S) == status
         assert b"s3cret" not in shown
         os.close(ours)

@@ -13,6 +13,8 @@ from tests.conformance.domain_delivery import DomainDelivery
 from tests.conformance.in_process_links import Fabric
 from wanderbus.runtime.services import backoff
 
+pytestmark = pytest.mark.integration
+
 COMBINATIONS = [
     Combination(APART, "adaptive"),
     Combination(APART, "adaptive", engines=(2,)),

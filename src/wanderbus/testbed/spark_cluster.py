@@ -22,7 +22,7 @@ DAEMON_MEMORY: Final = "256m"
 WORKER_MEMORY: Final = "1g"
 """Memory that a worker offers for executors."""
 
-READY_S_MAX: Final = 60.0
+READY_S_MAX: Final = 240.0
 _MASTER_AT: Final = re.compile(rf"Starting Spark master at (spark://{re.escape(HOST)}:\d+)")
 _REGISTERED: Final = "Successfully registered with master"
 
