@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import ROOT, WAIT_S, Shell, ended, one_line, read_line
+from tests.cli.shell import ROOT, WAIT_S, Shell, ended, one_line, read_line, read_ready
 
 pytestmark = pytest.mark.integration
 
@@ -134,7 +134,7 @@ def test_kick_ends_a_connection_which_comes_back(office: Shell) -> None:
 def test_discard_leaves_only_the_counters_of_a_session(office: Shell) -> None:
     with_queue(office, 1, 2, 3)
     reader = office.start("sub", "Trade", *office.as_user())
-    office.subscribed()
+    assert read_ready(reader).startswith("wanderbus: subscribed to Trade")
     status, out, err = office.run("discard", ALICE, "--session", "sub.kept", "--yes", *asking(office, "olga"))
     assert (status, out) == (1, "")
     assert "need the role 'administrator'" in one_line(err)
