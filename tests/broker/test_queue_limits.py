@@ -155,7 +155,7 @@ def test_u02_a_user_who_fills_their_own_bound_does_not_touch_others() -> None:
     assert session_of(desk, CAROL).dropped == {}
 
 
-def test_u02_what_is_for_a_device_that_left_takes_no_room() -> None:
+def test_u02_notifications_for_a_device_that_left_take_no_room() -> None:
     desk = Desk(BrokerConfig(queue=QueuePolicy(when_full="drop_newest"), queued_bytes_max=3 * SIZE))
     away(desk)
     desk.attach(CAROL)
