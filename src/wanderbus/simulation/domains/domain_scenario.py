@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import ClassVar, Final
 
 from wanderbus.event import Event
@@ -175,10 +176,12 @@ class DomainScenario(Scenario):
         self.world.after(draw.uniform(0.1, self.partition_s_max), lambda: self.links.partition({}))
 
     def _fill(self) -> None:
-        node = self._node()
-        self.full_disks += 1
-        node.fill_disk(is_full=True)
-        self.world.after(self.world.random.uniform(0.05, 4.0), lambda: node.fill_disk(is_full=False))
+        """Fill the disk of a server, or those of all servers, for a while."""
+        draw = self.world.random
+        for node in list(self.nodes.values()) if draw.random() < 0.2 else [self._node()]:
+            self.full_disks += 1
+            node.fill_disk(is_full=True)
+            self.world.after(draw.uniform(0.05, 4.0), partial(node.fill_disk, is_full=False))
 
     def _lose(self) -> None:
         self._device().lose()

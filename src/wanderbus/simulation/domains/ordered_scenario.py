@@ -113,7 +113,7 @@ class OrderedScenario(DomainScenario):
         disturbances = [self._crash, self._crash, self._break, self._break, self._partition, self._fill, self._lose]
         disturbances += [self._crash_device, self._move]
         chosen = draw.sample(disturbances, draw.randint(0, len(disturbances)))
-        if draw.random() < 0.2:
+        if draw.random() < (0.5 if self.engines.is_used else 0.2):
             chosen += [self._drop_log, self._partition]
         for _ in range(draw.choice([3, 10, 25]) if chosen else 0):
             world.at(draw.uniform(0.2, ACTIVE_S), draw.choice(chosen))
@@ -133,14 +133,18 @@ class OrderedScenario(DomainScenario):
             self._publish_often()
 
     def _publish_often(self) -> None:
-        """Let one device publish events of one subject all the time; subscriptions come and go, and servers suffer."""
+        """Let one device publish all the time; subscriptions come and go, and servers suffer.
+
+        An outbox has events of two subjects, whose leaders may both refuse one for now.
+        """
         world, draw = self.world, self.world.random
-        device, subject = self._device(), self._subject()
+        device, outbox = self._device(), draw.random() < 0.3
+        subjects = [self._subject() for _ in range(1 + outbox)]
         for number in range(120):
-            world.at(1.0 + number / 8, lambda: device.publish(self._event(subject)))
-        world.at_random(8, 2.0, ACTIVE_S, lambda: self._subscribe_for_a_while(subject))
+            world.at(1.0 + number / 8, lambda: device.publish(self._event(draw.choice(subjects)), outbox=outbox))
+        world.at_random(8, 2.0, ACTIVE_S, lambda: self._subscribe_for_a_while(draw.choice(subjects)))
         for _ in range(draw.choice([0, 2, 6])):
-            world.at(draw.uniform(2.0, ACTIVE_S), draw.choice([self._break, self._partition, self._crash]))
+            world.at(draw.uniform(2.0, ACTIVE_S), draw.choice([self._break, self._partition, self._crash, self._fill]))
 
     def _subscribe_for_a_while(self, subject: str) -> None:
         """Subscribe to a third of the events of a subject, and end that if it is answered soon."""
@@ -249,7 +253,11 @@ class OrderedScenario(DomainScenario):
         return super()._may_crash(node) and self._spared.get(node.name, 0.0) <= self.world.now
 
     def _drop_log(self) -> None:
-        self._node().drop_log()
+        """Lose old records of a log, often while the servers are divided."""
+        draw = self.world.random
+        if draw.random() < 0.5:
+            self._partition()
+        self.world.after(draw.choice([0.0, 0.5, 2.0]), self._node().drop_log)
 
     # Checks ---------------------------------------------------------------------------------------------------------
 
