@@ -53,4 +53,4 @@ def test_callers_of_other_domains_are_believed_over_tls(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("sabotage", [assert_nothing, believe_no_server, learn_nothing])
 def test_faults_are_detected(sabotage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
-    assert any(DomainsScenario.run_seed(seed).problems for seed in SEEDS)
+    assert any(DomainsScenario.run_seed(seed).problems for seed in (2, 6))
