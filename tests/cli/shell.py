@@ -68,9 +68,9 @@ class Shell:
         """Run to the end; return exit status, standard output and standard error.
 
         The command runs in this process, since to start Python takes longer than most commands, unless it has an input
-        or options of a process.
+        or options of a process, or another thread runs it: signals, directory and outputs are those of the process.
         """
-        if input is None and not options:
+        if input is None and not options and threading.current_thread() is threading.main_thread():
             return self._run_here(arguments)
         if input is not None:
             options["stdin"] = subprocess.PIPE
