@@ -34,11 +34,6 @@ _Delivery: TypeAlias = tuple[Sequence[_Case], int, dict[int, _Choice]]
 """Notifications of one event, its bytes, and what leaves for the notifications so far, by their place."""
 
 
-def has_strays(session: SessionRow, notified: records.Notified) -> bool:
-    """Return whether a subscription is bound to a device that is not in the session: nothing is added for it."""
-    return bool(session.devices) and any(device not in session.devices for _, device in notified.bound)
-
-
 class Displacement:
     """Chooser for the notifications of one event; those for the ``servers`` of the domain displace nothing."""
 
@@ -61,7 +56,8 @@ class Displacement:
         size: int,
     ) -> dict[str, tuple[int, ...]]:
         """Return ``displaced`` of :class:`wanderbus.records.Delivery` for these notifications of ``size`` bytes."""
-        if self._system.policy is not None or any(has_strays(*each) for each in notified):
+        has_strays = any(each.bound and session.strays(each.bound) for session, each in notified)
+        if has_strays or self._system.policy is not None:
             return {}
         choices: dict[int, _Choice] = {}
         delivery = [(*each, rows) for each, rows in zip(notified, matched, strict=True)], size, choices

@@ -88,7 +88,7 @@ class Devices:
         self._handover.go_on()
 
     def sweep(self) -> None:
-        """Warn of unread subscriptions, and end sessions that are over."""
+        """Warn of unread subscriptions."""
         self._unread_warnings.look()
 
     def _on_dialog_changed(self, changed: DialogChanged) -> None:

@@ -108,6 +108,10 @@ class SessionRow(msgspec.Struct, dict=True):
         """Return whether the position was given in this stream."""
         return has_position(self.epochs, position, self.next)
 
+    def strays(self, bound: tuple[tuple[str, str], ...]) -> set[str]:
+        """Return the subscriptions of ``bound`` whose device is not a member; none while there is no member."""
+        return {identity for identity, device in bound if device not in self.devices} if self.devices else set()
+
 
 class ExportRow(msgspec.Struct, frozen=True):
     """An exported session, encoded, until its next owner has it."""

@@ -355,8 +355,7 @@ class BrokerState:
             if row.last_us is None or row.last_us < at_us:
                 row.last_us = at_us
             table.put(identity, row)
-        if notified.bound and session.devices:
-            strays = {identity for identity, device in notified.bound if device not in session.devices}
+        if notified.bound and (strays := session.strays(notified.bound)):
             subscriptions = tuple(each for each in subscriptions if each not in strays)
             count_dropped(session, "device_left", len(strays))
         key = session.key
