@@ -11,6 +11,9 @@ OFFSET: Final = Column("offset", "bigint", "offset of the record: in the log, or
 AT_US: Final = Column("at_us", "bigint", "time of the record by the server's clock", MICROSECONDS)
 DATE: Final = Column("date", "date", "day of `at_us` in UTC")
 KIND: Final = Column("kind", "string", "kind of the record")
+USER: Final = Column("user", "string", "user of the session, as `sip:name@domain`")
+SESSION: Final = Column("session", "string", "name of the user's session")
+SUBJECT: Final = Column("subject", "string", "subject of the event")
 OFFSET_VALID: Final = Check("offset_valid", column("offset") >= 0, "fail", "offsets begin at 0")
 
 RECORDS: Final = TableSpecification(

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from wanderbus.pipeline.tables.bronze import SESSION, SUBJECT, USER
 from wanderbus.pipeline.tables.conditions import column
 from wanderbus.pipeline.tables.specification import MICROSECONDS, Check, Column, TableSpecification
 
 SPAN: Final = "microseconds"
 MILLISECONDS: Final = "milliseconds"
 
-_USER: Final = Column("user", "string", "user of the session, as `sip:name@domain`")
-_SESSION: Final = Column("session", "string", "name of the user's session")
 _DEVICE: Final = Column("device", "string", "name of the device")
-_SUBJECT: Final = Column("subject", "string", "subject of the event")
 _MATCHED: Final = (
-    _USER,
-    _SESSION,
+    USER,
+    SESSION,
     Column("number", "bigint", "number of the notification in its session"),
     Column("subscription", "string", "id of the subscription"),
 )
@@ -43,7 +41,7 @@ MATCHES: Final = TableSpecification(
     columns=(
         _OFFSET,
         Column("at_us", "bigint", "time of the match by the server's clock", MICROSECONDS),
-        _SUBJECT,
+        SUBJECT,
         *_MATCHED,
         Column("outcome", "string", "`delivered`, `dropped`, `queued` or `handed_over`"),
         Column("ended_us", "bigint", "time at which it left the queue", MICROSECONDS, nullable=True),
@@ -67,9 +65,9 @@ TAKINGS: Final = TableSpecification(
     meaning="Acknowledgements, one row for each match and device, with the parts of the latency.",
     columns=(
         _OFFSET,
-        _SUBJECT,
-        _USER,
-        _SESSION,
+        SUBJECT,
+        USER,
+        SESSION,
         _DEVICE,
         *_MATCHED[2:],
         Column("published_us", "bigint", "time of publication by the publisher's clock", MICROSECONDS, nullable=True),
@@ -91,8 +89,8 @@ SESSION_COUNTS: Final = TableSpecification(
     layer="gold",
     meaning="Counts of each session; those of matches are the counters of the broker.",
     columns=(
-        _USER,
-        _SESSION,
+        USER,
+        SESSION,
         Column("notifications", "bigint", "notifications"),
         _GENERATED,
         *_OUTCOMES,
@@ -109,9 +107,9 @@ DROPS: Final = TableSpecification(
     layer="gold",
     meaning="Dropped matches by session, subject and reason.",
     columns=(
-        _USER,
-        _SESSION,
-        _SUBJECT,
+        USER,
+        SESSION,
+        SUBJECT,
         Column("reason", "string", "reason for dropping"),
         Column("dropped", "bigint", "matches that left a queue undelivered"),
     ),
@@ -142,8 +140,8 @@ QUEUE_DEPTHS: Final = TableSpecification(
     layer="gold",
     meaning="Matches that wait in each session, for each minute with a change.",
     columns=(
-        _USER,
-        _SESSION,
+        USER,
+        SESSION,
         Column("from_us", "bigint", "begin of the minute", MICROSECONDS),
         Column("depth", "bigint", "matches that wait at its end"),
         Column("depth_max", "bigint", "greatest number in it"),
@@ -156,7 +154,7 @@ ABSENCES: Final = TableSpecification(
     layer="gold",
     meaning="Times in which a device was DISCONNECTED.",
     columns=(
-        _USER,
+        USER,
         _DEVICE,
         Column("from_us", "bigint", "begin, by the server's clock", MICROSECONDS),
         Column("to_us", "bigint", "end; null if it is still away", MICROSECONDS, nullable=True),
@@ -171,7 +169,7 @@ MOVES: Final = TableSpecification(
     layer="gold",
     meaning="Changes of the address of a device's data within one life of its agent.",
     columns=(
-        _USER,
+        USER,
         _DEVICE,
         Column("moved_us", "bigint", "time at which the server learned of the address", MICROSECONDS),
         Column("former", "string", "address before"),
@@ -187,7 +185,7 @@ SUBJECT_COUNTS: Final = TableSpecification(
     layer="gold",
     meaning="Counts of each subject.",
     columns=(
-        _SUBJECT,
+        SUBJECT,
         Column("events", "bigint", "events"),
         Column("events_in_peak_s", "bigint", "most events within one second"),
         _GENERATED,
@@ -204,7 +202,7 @@ DEVICE_COUNTS: Final = TableSpecification(
     layer="gold",
     meaning="Counts of each device, as publisher and as subscriber.",
     columns=(
-        _USER,
+        USER,
         _DEVICE,
         Column("events", "bigint", "events that it published"),
         Column("repeated_events", "bigint", "of these, events that were accepted more than once"),
@@ -234,8 +232,8 @@ SUBSCRIPTION_COUNTS: Final = TableSpecification(
     meaning="Counts of each subscription, with its filter as it was last.",
     columns=(
         Column("id", "string", "id of the subscription"),
-        _USER,
-        _SESSION,
+        USER,
+        SESSION,
         Column("subject", "string", "subject of the events, `*` for all"),
         Column("expression", "string", "filter expression"),
         Column("language", "string", "language of the expression"),

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.pipeline.tables.bronze import AT_US, DATE, KIND, OFFSET, OFFSET_VALID
+from wanderbus.pipeline.tables.bronze import AT_US, DATE, KIND, OFFSET, OFFSET_VALID, SESSION, SUBJECT, USER
 from wanderbus.pipeline.tables.conditions import column
 from wanderbus.pipeline.tables.specification import MICROSECONDS, Check, Column, TableSpecification
-
-_USER: Final = Column("user", "string", "user of the session, as `sip:name@domain`")
-_SESSION: Final = Column("session", "string", "name of the user's session")
-_SUBJECT: Final = Column("subject", "string", "subject of the event")
 
 EVENTS: Final = TableSpecification(
     name="events",
@@ -28,7 +24,7 @@ EVENTS: Final = TableSpecification(
         Column("device", "string", "device that published the event"),
         Column("device_epoch", "bigint", "life of the publishing agent"),
         Column("device_number", "bigint", "number of the event within that life"),
-        _SUBJECT,
+        SUBJECT,
         Column("attributes", "variant", "attributes without a column, or with a value of another type", nullable=True),
         DATE,
     ),
@@ -52,9 +48,9 @@ NOTIFICATIONS: Final = TableSpecification(
     columns=(
         OFFSET,
         AT_US,
-        _SUBJECT,
-        _USER,
-        _SESSION,
+        SUBJECT,
+        USER,
+        SESSION,
         Column("number", "bigint", "number of the notification in its session"),
         Column("subscriptions", "array<string>", "ids of the subscriptions that the event matched"),
         Column("event_offset", "bigint", "offset of the event, if another record accepted it", nullable=True),
@@ -76,8 +72,8 @@ DELIVERIES: Final = TableSpecification(
         OFFSET,
         AT_US,
         Column("kind", "string", "`acknowledged` or `dropped`"),
-        _USER,
-        _SESSION,
+        USER,
+        SESSION,
         Column("device", "string", "device that acknowledged", nullable=True),
         Column("first", "bigint", "first dropped notification; an acknowledgement has none", nullable=True),
         Column("last", "bigint", "last notification that is acknowledged or dropped"),
@@ -109,7 +105,7 @@ SESSIONS: Final = TableSpecification(
         OFFSET,
         AT_US,
         KIND,
-        _USER,
+        USER,
         Column("session", "string", "name of the session, if the change concerns one", nullable=True),
         Column("device", "string", "device that changed", nullable=True),
         Column("epoch", "bigint", "life of the agent that attached", nullable=True),
@@ -144,7 +140,7 @@ SUBSCRIPTIONS: Final = TableSpecification(
         Column("to_us", "bigint", "time of `to_offset`", MICROSECONDS, nullable=True),
         Column("ended", "string", "reason for the end: `changed`, or that of the server", nullable=True),
         Column("owner", "string", "user of the subscription"),
-        _SESSION,
+        SESSION,
         Column("subject", "string", "subject of the events, `*` for all"),
         Column("expression", "string", "filter expression"),
         Column("language", "string", "language of the expression"),
@@ -176,7 +172,7 @@ SCHEMAS: Final = TableSpecification(
     columns=(
         OFFSET,
         AT_US,
-        _SUBJECT,
+        SUBJECT,
         Column("version", "bigint", "number of the version of the subject's schema, from 1 on"),
         Column("by", "string", "user that declared the version"),
         Column("attributes", "string", "all attributes with name, type, unit and meaning, as a JSON list"),
