@@ -277,6 +277,14 @@ class DiscardedSession(msgspec.Struct, frozen=True):
     matches: int
 
 
+class MovedSession(msgspec.Struct, frozen=True):
+    """A session that is at another ``server`` now."""
+
+    user: str
+    session: str
+    server: str
+
+
 class KickedDevice(msgspec.Struct, frozen=True):
     """A device whose connection was closed, if it was ``connected``, and that was ``forgotten`` by its session."""
 

@@ -16,7 +16,7 @@ import msgspec
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 14
+SCHEMA_VERSION: Final = 15
 
 SPARK: Final = "spark"
 """The matching engine that runs on Spark, as a record of an event names it."""
@@ -481,19 +481,52 @@ class Left(Record, frozen=True, tag="left", kw_only=True):
     reason: str
 
 
+class Cut(msgspec.Struct, frozen=True, array_like=True):
+    """First event of a server's log that was not delivered, among those of its ordered and its decentralised channels.
+
+    The two kinds come in streams of their own, each in the order of the log.
+    """
+
+    ordered: EventId
+    decentralised: EventId
+
+
 class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
     """The session belongs to another server, its owner in ``owner_epoch``: this one delivers nothing for it any more.
 
-    Its rows become an export, which is kept until :class:`ExportDropped`.
+    Its rows become an export for the server ``target``, which is kept until :class:`ExportDropped`. ``cuts`` say what
+    the session has got here of the log of each server of the domain; there are none in a domain of one server.
     """
 
     user: str
     session: str
     owner_epoch: int
+    target: str = ""
+    cuts: tuple[Cut, ...] = ()
 
 
 class ExportDropped(Record, frozen=True, tag="export_dropped", kw_only=True):
     """The owner of a fenced session has it durably in its own log, so its export is no longer needed."""
+
+    user: str
+    session: str
+
+
+class SessionAwaited(Record, frozen=True, tag="session_awaited", kw_only=True):
+    """The session is about to move here from the server ``source``, and this one will own it in ``owner_epoch``.
+
+    It gets the events for ``subscriptions`` from now on, until :class:`SessionImported` or :class:`SessionNotAwaited`.
+    """
+
+    user: str
+    session: str
+    owner_epoch: int
+    source: str
+    subscriptions: tuple[Subscription, ...]
+
+
+class SessionNotAwaited(Record, frozen=True, tag="session_not_awaited", kw_only=True):
+    """The session stays where it is."""
 
     user: str
     session: str
@@ -576,6 +609,8 @@ AnyRecord = (
     | Left
     | SessionFenced
     | ExportDropped
+    | SessionAwaited
+    | SessionNotAwaited
     | SessionImported
     | SchemaDeclared
     | Advertised

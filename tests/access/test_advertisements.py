@@ -7,7 +7,8 @@ import pytest
 from tests.access.test_decentralised_events import CAROL, subscribed
 from tests.access.town import KEY, SERVERS, Town
 from tests.broker.desk import ALICE, BOB, SUBJECT, rows_of
-from wanderbus.broker.messages import DiskFull, FenceSession, ImportSession
+from wanderbus.broker.messages import DiskFull
+from wanderbus.broker.sessions.handover_messages import FenceSession, ImportSession
 from wanderbus.broker.state.exported_session import encode_export, export_session
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.decentralised_channels import DecentralisedChannels

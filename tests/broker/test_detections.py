@@ -11,7 +11,8 @@ from tests.broker.desk import ALICE, BOB, START_US, Desk, rows_of
 from wanderbus import protocol
 from wanderbus.broker.explained import Explained
 from wanderbus.broker.explanation import Explanation
-from wanderbus.broker.messages import DiskFreed, DiskFull, FenceSession, ImportSession
+from wanderbus.broker.messages import DiskFreed, DiskFull
+from wanderbus.broker.sessions.handover_messages import FenceSession, ImportSession
 from wanderbus.event import Event, EventId
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Done, Notify, NotifyGap, RequestRefused, SubscriptionEnded, Unsubscribe

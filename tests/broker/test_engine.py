@@ -15,7 +15,7 @@ from wanderbus.broker.engine import requests
 from wanderbus.broker.explained import Explained
 from wanderbus.broker.explanation import Explanation
 from wanderbus.broker.history import catch_up
-from wanderbus.broker.messages import FenceSession, ImportSession, SessionExported
+from wanderbus.broker.sessions.handover_messages import FenceSession, ImportSession, SessionExported
 from wanderbus.event import EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Inspect, Notify, NotifyGap, PublishAccepted, Renew, RequestRefused, Restrict, Unsubscribe

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import protocol, records
-from wanderbus.broker.messages import (
+from wanderbus.broker.sessions.handover_messages import (
     DropExport,
     FenceSession,
     ImportSession,
@@ -24,7 +24,15 @@ from wanderbus.broker.state.exported_session import decode_export, encode_export
 from wanderbus.event import Event, EventId
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Notify, NotifyAck, Publish, PublishAccepted, PublishRefused, RequestRefused
+from wanderbus.protocol import (
+    SESSION_MOVED,
+    Notify,
+    NotifyAck,
+    Publish,
+    PublishAccepted,
+    PublishRefused,
+    RequestRefused,
+)
 from wanderbus.subscription import Frequency, QueuePolicy
 
 DEVICES = ("phone", "tablet")
@@ -275,7 +283,8 @@ def test_l01_the_links_of_a_fenced_session_are_refused_and_closed() -> None:
     sent = len(source.out[phone])
     source.fence(2)
     (last,) = source.out[phone][sent:]
-    assert last == RequestRefused(0, "the session 'default' has moved to another server (owner epoch 2); call again")
+    reason = "the session 'default' has moved to another server (owner epoch 2); call again"
+    assert last == RequestRefused(0, reason, limit=SESSION_MOVED)
     assert [each.link for each in source.dropped_links] == [phone]
     source.send(phone, Publish(2, Event(SUBJECT, {"N": 9})), NotifyAck(1, 3))
     assert len(source.out[phone]) == sent + 1

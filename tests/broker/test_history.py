@@ -10,7 +10,8 @@ from tests.broker.desk import ALICE, BOB, START_US, SUBJECT, Desk, rows_of
 from tests.filters.xml_schema import is_valid
 from wanderbus.broker.history import catch_up
 from wanderbus.broker.history.piece import read_piece
-from wanderbus.broker.messages import FenceSession, HistoryRead, ImportSession
+from wanderbus.broker.messages import HistoryRead
+from wanderbus.broker.sessions.handover_messages import FenceSession, ImportSession
 from wanderbus.event import EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import (

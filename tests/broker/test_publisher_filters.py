@@ -11,7 +11,7 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import filters
 from wanderbus.broker.interest import subject_filter
 from wanderbus.broker.interest.publisher_filters import PAUSE_LEASES, SUBJECTS_MAX
-from wanderbus.broker.messages import FenceSession
+from wanderbus.broker.sessions.handover_messages import FenceSession
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import (

@@ -26,6 +26,7 @@ from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.route_rows import advertisement_rows, route_rows
+from wanderbus.broker.sessions.handover_messages import MoveSession, SessionMoveEnded
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
@@ -70,8 +71,11 @@ class Admin:
         self._ends = ends
         self._engine = engine
         self._phases = phases
+        self._channels = basics.channels
         self._roles = basics.config.roles
         self._listings = Listings(basics.state, basics.links, basics.config)
+        self._moves: dict[tuple[str, str], tuple[Link, int]] = {}
+        """The request that waits for the move of each session."""
         self._life = str(basics.state.offset)
         """Name of this life of the broker: a queue keeps its numbers, and a listing its order, within one life."""
 
@@ -88,6 +92,8 @@ class Admin:
                     self._purge(link, request)
                 case protocol.Kick():
                     self._kick(link, request)
+                case protocol.MoveSession():
+                    self._move(link, request)
                 case protocol.DeclareSchema():
                     self._declare_schema(link, request)
                 case protocol.ListSchemas():
@@ -97,13 +103,15 @@ class Admin:
 
     def _check_role(self, asker: str, request: protocol.OperatorRequest) -> None:
         """Raise :class:`Refused` if ``asker`` lacks the role for this request about another user or about schemas."""
-        changes = isinstance(request, protocol.Purge | protocol.Kick | protocol.DeclareSchema)
+        changes = isinstance(request, protocol.Purge | protocol.Kick | protocol.MoveSession | protocol.DeclareSchema)
         role = self._roles.get(asker)
         if role == "administrator" or (role == "operator" and not changes):
             return
         needed = "'administrator'" if changes else "'operator' or 'administrator'"
         if isinstance(request, protocol.SchemaRequest):
             raise Refused(f"{asker} may not do that; schemas of subjects need the role {needed}")
+        if isinstance(request, protocol.MoveSession):
+            raise Refused(f"{asker} may not do that; moving a session needs the role {needed}")
         if request.user not in (None, asker):
             raise Refused(f"{asker} may do that with their own sessions; those of others need the role {needed}")
 
@@ -294,6 +302,27 @@ class Admin:
         self._links.send(link, protocol.Listing(request.request, tuple(rows)))
         for identity in links:
             self._journal.emit(LinkDropped(identity, "kicked"))
+
+    def _move(self, link: Link, request: protocol.MoveSession) -> None:
+        """Move a session to another server; the answer is sent when that has ended."""
+        if self._channels is None:
+            raise Refused("this server is alone, a session cannot move to another one")
+        key = request.user, request.session
+        if key in self._moves:
+            raise Refused(f"the session {request.session!r} of {request.user} is on its way already")
+        self._moves[key] = link, request.request
+        self._journal.emit(MoveSession(request.user, request.session, request.server))
+
+    def move_ended(self, ended: SessionMoveEnded) -> None:
+        """Answer the request for a move."""
+        link, request = self._moves.pop((ended.user, ended.session), (None, 0))
+        if link is None or not self._links.is_open(link):
+            return
+        if ended.reason:
+            self._links.send(link, protocol.RequestRefused(request, protocol.shortened(ended.reason)))
+        else:
+            row = {"user": ended.user, "session": ended.session, "server": ended.target}
+            self._links.send(link, protocol.Listing(request, (row,)))
 
     def _devices(self, user: str) -> list[str]:
         members = (device for session in self._state.sessions_of(user) for device in session.devices)

@@ -65,6 +65,7 @@ from wanderbus.broker.servers.peer_events import PeerEvents
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.sessions.devices import Devices
+from wanderbus.broker.sessions.handover_messages import SessionMoveEnded
 from wanderbus.broker.sessions.visitor_limit import UserDevice
 from wanderbus.broker.signals import BrokerOutput, OfDevices, OfPeers
 from wanderbus.broker.state.broker_clock import BrokerClock
@@ -174,6 +175,7 @@ class Broker:
             advertisements,
             self._settled,
             self._interest,
+            self._peers.after_past,
         )
         publishing = Publishing(
             basics,
@@ -200,6 +202,7 @@ class Broker:
         self._takers: dict[type, Callable[[Any], None]] = {
             **dict.fromkeys(get_args(OfDevices), self._devices.on_input),
             **dict.fromkeys(get_args(OfPeers), self._peers.on_input),
+            SessionMoveEnded: self._admin.move_ended,
         }
         """Parts that take all inputs of a type."""
         self._backlog.serve_by(self._messages.serve, self._messages.prematch)
@@ -257,6 +260,7 @@ class Broker:
         if self._backlog:
             self._backlog.go_on()
         self._rollback.go_on()
+        self._devices.go_on()
         self._catch_up.go_on()
         self._channel_history.go_on()
         self._detections.go_on(now)
@@ -321,7 +325,6 @@ class Broker:
                 self._filters.on_leader(given)
             case MatchesRead():
                 self.engine.read(given, self._links.now)
-                self._devices.matches_read()
             case LogBegins(first=first):
                 self._basics.queue_limits.log_begins(first)
             case ServerStarted(rolled_back=reason):

@@ -248,58 +248,6 @@ class LogBegins(Input, frozen=True):
     first: int
 
 
-class FenceSession(Input, frozen=True):
-    """Another server becomes the owner of a session in ``owner_epoch``: give up the session and export it.
-
-    :class:`SessionExported` answers it, also when it is repeated; :class:`SessionMoveRefused` if the epoch is too low.
-    """
-
-    user: str
-    session: str
-    owner_epoch: int
-
-
-class ImportSession(Input, frozen=True):
-    """This server becomes the owner of a session; ``export`` is that of :class:`SessionExported`.
-
-    :class:`SessionOwned` answers it, also when it is repeated; :class:`SessionMoveRefused` if the session is here.
-    """
-
-    export: bytes
-
-
-class DropExport(Input, frozen=True):
-    """The next owner of a fenced session has it durably, so its export is no longer needed."""
-
-    user: str
-    session: str
-
-
-class SessionExported(Output, frozen=True):
-    """The session is durably fenced here; its owner in ``owner_epoch`` begins with ``export``."""
-
-    user: str
-    session: str
-    owner_epoch: int
-    export: bytes
-
-
-class SessionOwned(Output, frozen=True):
-    """The session is durably owned here, in ``owner_epoch``."""
-
-    user: str
-    session: str
-    owner_epoch: int
-
-
-class SessionMoveRefused(Output, frozen=True):
-    """A session was not fenced, or not imported, because of ``reason``; nothing has changed."""
-
-    user: str
-    session: str
-    reason: str
-
-
 class Append(Output, frozen=True):
     """Write ``entries`` (offset, wall time in µs, record bytes) to ``log`` and sync; then report :class:`Appended`.
 
@@ -393,6 +341,7 @@ class PastEvent(msgspec.Struct, frozen=True, gc=False):
     event: bytes
     undecided: str = ""
     user: str = ""
+    is_decentralised: bool = False
 
 
 class HistoryRead(Input, frozen=True):

@@ -19,18 +19,15 @@ from wanderbus.broker.messages import (
     DirectLinkOpened,
     DiskFreed,
     DiskFull,
-    DropExport,
     EventArrived,
     EventsRead,
     EventsWanted,
     ExtensionFailed,
-    FenceSession,
     FiltersArrived,
     ForwardPublish,
     HistoryFailed,
     HistoryRead,
     HistoryWanted,
-    ImportSession,
     InterestEffective,
     KernelLoaded,
     KernelWanted,
@@ -54,15 +51,13 @@ from wanderbus.broker.messages import (
     SendToLeader,
     ServerAnswered,
     ServerAsked,
-    SessionExported,
-    SessionMoveRefused,
-    SessionOwned,
     SubscriptionUnread,
     SubscriptionUnreadable,
     UserStatusChanged,
 )
 from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost, LogRolledBack, ServerStarted
 from wanderbus.broker.servers.leader_messages import InterestAwaited, InterestMerged, LeaderTrouble
+from wanderbus.broker.sessions.handover_messages import HandoverInput, HandoverOutput
 from wanderbus.machine import CancelTimer, ClockRead, SetTimer, TimerFired
 from wanderbus.refusals import Limited
 
@@ -80,7 +75,7 @@ OfHost = (
 )
 """Inputs about the disk, and answers to what the broker asks its host."""
 
-OfDevices = LinkOpened | LinkClosed | DialogChanged | FenceSession | ImportSession | DropExport
+OfDevices = LinkOpened | LinkClosed | DialogChanged | HandoverInput
 """Inputs about devices, and about the handover of a session."""
 
 OfPeers = (
@@ -131,9 +126,7 @@ BrokerOutput = (
     | MatchesWanted
     | OffsetWanted
     | ServerAsked
-    | SessionExported
-    | SessionMoveRefused
-    | SessionOwned
+    | HandoverOutput
     | SubscriptionUnread
     | SubscriptionUnreadable
     | UserStatusChanged

@@ -18,6 +18,7 @@ from wanderbus.operator_rows import (
     EngineInfo,
     KickedDevice,
     LimitInfo,
+    MovedSession,
     PhaseInfo,
     QueueInfo,
     RouteInfo,
@@ -163,6 +164,14 @@ class Operator:
         """
         request = protocol.Kick(self._requests.next_request(), _uri(user), device, forget)
         return read_rows(KickedDevice, "kicked", (await self._requests.begin(request)).rows)
+
+    async def move(self, user: str, session: str, server: str) -> MovedSession:
+        """Move a session from the server that this agent is connected to, to another ``server`` of its domain.
+
+        Its devices follow. Raises :class:`Refused` also if it stays where it is.
+        """
+        request = protocol.MoveSession(self._requests.next_request(), _uri(user), session, server)
+        return read_rows(MovedSession, "moved", (await self._requests.begin(request)).rows)[0]
 
     async def discard(self, user: str, session: str = "default") -> DiscardedSession:
         """Remove a session: its subscriptions, its devices and its queue; return how many (SPEC J-05).

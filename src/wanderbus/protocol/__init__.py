@@ -199,6 +199,15 @@ class Kick(AgentMessage, frozen=True, tag=13):
     forget: bool
 
 
+class MoveSession(AgentMessage, frozen=True, tag=40):
+    """Move a session of the server that is asked to another ``server`` of its domain."""
+
+    request: int
+    user: str
+    session: str
+    server: str
+
+
 class Reader(msgspec.Struct, frozen=True, array_like=True):
     """One subscription to read; ``handle`` is a number that the agent chooses for it in messages of this link.
 
@@ -485,7 +494,7 @@ SessionRequest = SubscriptionRequest | AdvertisementRequest
 SchemaRequest = DeclareSchema | ListSchemas
 """Administration requests about the schemas of subjects, which need a role."""
 
-OperatorRequest = Inspect | Peek | Purge | Kick | SchemaRequest
+OperatorRequest = Inspect | Peek | Purge | Kick | MoveSession | SchemaRequest
 """Administration requests, about one's own sessions or, with a role, about those of others and about schemas."""
 
 ListingRequest = OperatorRequest | ListEvents
@@ -524,6 +533,9 @@ _from_agent: msgspec.msgpack.Decoder[FromAgent] = msgspec.msgpack.Decoder(FromAg
 _from_broker: msgspec.msgpack.Decoder[FromBroker] = msgspec.msgpack.Decoder(FromBroker)
 _event = msgspec.msgpack.Decoder(Event)
 
+
+SESSION_MOVED: Final = "session_moved"
+"""Limit of the refusal of a device whose session is at another server, or on its way there: it has to call again."""
 
 NUMBER_USED: Final = "number_used"
 """Limit of the refusal of a publish whose number was another event's; another epoch is needed (SPEC X25)."""

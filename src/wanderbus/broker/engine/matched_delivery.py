@@ -119,7 +119,7 @@ class MatchedDelivery:
                 session_key(subscription.owner, subscription.session), event.offset + 1
             ):
                 continue
-            if row.read_below is not None and is_read(event.id, row.read_below):
+            if row.read_below and is_read(event.id, row.read_below, decentralised=event.is_decentralised):
                 continue
             if row.history:
                 if is_live:

@@ -34,7 +34,7 @@ from wanderbus.broker.history.turns import Turns
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.messages import HistoryFailed, HistoryRead, HistoryWanted, PastEvent
 from wanderbus.broker.restrictions.past_check import past_blocked_by
-from wanderbus.broker.state.replays import leader_span, notified_of
+from wanderbus.broker.state.replays import is_read, leader_span, notified_of
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.machine import SetTimer
 from wanderbus.subscription import Subscription
@@ -215,7 +215,7 @@ class CatchUp:
                 self._reached.pop(identity, None)
                 continue
             session = self._session(row)
-            if not self._room.is_due(session, row):
+            if not row.history[0].is_handover and not self._room.is_due(session, row):
                 self._wait_for_room(session, row)
                 continue
             if (span := leader_span(row, self._state.server)) is None:
@@ -248,7 +248,7 @@ class CatchUp:
 
     def _wanted(self, session: SessionRow, row: SubscriptionRow, end: int) -> HistoryWanted:
         span = row.history[0]
-        events, size = self._room.left(session, row)
+        events, size = self._left(session, row)
         is_alone = not self._links.is_contested(row.subscription.owner)
         most = PIECE_EVENTS_MAX if is_alone else min(PIECE_EVENTS_BESIDE, PIECE_EVENTS_MAX)
         self._pieces += 1
@@ -292,10 +292,13 @@ class CatchUp:
         is_history: bool,
     ) -> int | None:
         """Add events that restrictions allow to ``taken``; return the offset of the first without room, else None."""
-        most, size = self._room.left(session, row)
+        most, size = self._left(session, row)
         is_empty = self._room.is_empty(session, row)
+        passed = row.read_below if row.history[0].is_handover else ()
         restrictions, owner = row.subscription.restrictions, row.subscription.owner
         for event in events:
+            if passed and is_read(event.id, passed, decentralised=event.is_decentralised):
+                continue
             if past_blocked_by(restrictions, owner, event, taken.last_us, self._links, self._kinds) is not None:
                 taken.restricted += 1
                 continue
@@ -307,6 +310,12 @@ class CatchUp:
             taken.bytes += len(event.event)
             taken.last_us = event.at_us
         return None
+
+    def _left(self, session: SessionRow, row: SubscriptionRow) -> tuple[int, int]:
+        """Return how many events and bytes may be added: all that a session which moved here was due, as if live."""
+        if row.history[0].is_handover:
+            return PIECE_EVENTS_MAX, PIECE_BYTES_MAX
+        return self._room.left(session, row)
 
     def _write(
         self,

@@ -99,9 +99,11 @@ def past_event(offset: int, record: Published | Arrived, undecided: str = "") ->
     """Return the event of the record at ``offset``; ``undecided`` names the bound if a filter is too costly."""
     if isinstance(record, Published):
         accepted, user = record.acceptance, record.acceptance.user
-        return PastEvent(offset, accepted.id, record.at_us, record.received_us, bytes(accepted.event), undecided, user)
-    arrival = record.arrival
-    return PastEvent(offset, arrival.id, record.at_us, record.received_us, bytes(arrival.event), undecided)
+        source = accepted.id, record.at_us, record.received_us, bytes(accepted.event)
+    else:
+        source = record.arrival.id, record.at_us, record.received_us, bytes(record.arrival.event)
+        user = ""
+    return PastEvent(offset, *source, undecided, user, is_decentralised=bool(record.causal))
 
 
 def has_event(payload: bytes) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +27,13 @@ from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event, EventId
 from wanderbus.subscription import Subscription
+
+
+class ArrivedAs(NamedTuple):
+    """Id of an event that another server has accepted, and the model of its channel."""
+
+    id: EventId
+    is_decentralised: bool
 
 
 class Delivery:
@@ -58,12 +66,12 @@ class Delivery:
         encoded: msgspec.Raw,
         received_us: int,
         excluded: Container[str] = (),
-        arrived: EventId | None = None,
+        arrived: ArrivedAs | None = None,
     ) -> Delivered:
         """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock.
 
-        The ``excluded`` users get none. ``arrived`` is the id of an event that comes from the leader of its channel:
-        subscriptions that have read it in the log there get none.
+        The ``excluded`` users get none. ``arrived`` identifies an event that another server has accepted:
+        subscriptions that have read it in the log there, or whose session has it from its former owner, get none.
         """
         expired: list[Subscription] = []
         behind: list[str] = []
@@ -77,7 +85,12 @@ class Delivery:
         if excluded:
             rows = [row for row in rows if row.subscription.owner not in excluded]
         if arrived is not None:
-            rows = [row for row in rows if row.read_below is None or not is_read(arrived, row.read_below)]
+            identity, decentralised = arrived.id, arrived.is_decentralised
+            rows = [
+                row
+                for row in rows
+                if not row.read_below or not is_read(identity, row.read_below, decentralised=decentralised)
+            ]
         matched, restricted = self._generated(rows, event, received_us, expired, behind, undecided)
         if matcher.is_kernel_due:
             self._subscriptions.ask_for_kernel()
@@ -115,9 +128,7 @@ class Delivery:
         if self._engine.is_for_engine(event.subject):
             self._engine.take(arrival, report, causal)
             return
-        # Subscriptions read the past of a leader's log only, which has no order among the events of other servers.
-        identity = None if causal else arrival.id
-        delivered = self.deliver(event, arrival.event, received_us, excluded, identity)
+        delivered = self.deliver(event, arrival.event, received_us, excluded, ArrivedAs(arrival.id, bool(causal)))
         self.phases.at_destination(is_matched=delivered.is_matched)
         if report is not None:
             self._journal.emit_now(report(delivered.is_matched))

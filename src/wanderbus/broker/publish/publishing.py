@@ -25,7 +25,7 @@ from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.leader_messages import InterestAwaited
 from wanderbus.broker.servers.settled_interest import SettledInterest
-from wanderbus.broker.state.rows import device_key, publisher_key
+from wanderbus.broker.state.rows import PublisherRow, decentralised_key, device_key, publisher_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event, EventId
 from wanderbus.protocol.outbox_order import OUT_OF_TURN, OutboxOrder
@@ -75,12 +75,12 @@ class Publishing:
             if link.session is None:
                 continue
             source = self._source(link, message)
-            publisher = self._state.publishers.get(source.key)
-            if publisher is not None and is_repeated(publisher, source.epoch, source.number):
-                continue
             one = offered(message.event, self._conditions.event_bytes_max)
             self._offered[id(message)] = message, source, one
             subject = one.event.subject
+            publisher = self._publisher(source, subject)
+            if publisher is not None and is_repeated(publisher, source.epoch, source.number):
+                continue
             if (
                 one.rejected is None
                 and not self._engine.is_for_engine(subject)
@@ -105,7 +105,10 @@ class Publishing:
             return
         if self._settled.missing and self._waits(link, source, message, one):
             return
-        publisher = state.publishers.get(source.key)
+        if self._decentralised is not None and (answer := self._known(one, source)) is not None:
+            self._answer(link, source, answer)
+            return
+        publisher = self._publisher(source, event.subject)
         known = publisher, state.next_id, self._conditions, state.identity
         decided = accept(one, source, awaited, *known)
         if type(decided) is Repeated:
@@ -191,9 +194,7 @@ class Publishing:
 
         One that this server accepted itself, while the channel was decentralised, gets that answer again.
         """
-        if (
-            known := accepted_as(one, source, self._state.publishers.get(source.key), self._state.identity)
-        ) is not None:
+        if (known := self._known(one, source)) is not None:
             self._answer(link, source, known)
             return
         if awaited is not None:
@@ -206,6 +207,18 @@ class Publishing:
         if link.outbox_order is not None and source.is_outbox:
             link.outbox_order.sent_again(source.key, source.number)
         self._forwarding.forward(link, source, one)
+
+    def _publisher(self, source: Source, subject: str) -> PublisherRow | None:
+        """Return the row of a publisher for the model of a channel."""
+        is_decentralised = self._decentralised is not None and self._decentralised.has(subject)
+        return self._state.publishers.get(decentralised_key(source.key) if is_decentralised else source.key)
+
+    def _known(self, one: Offered, source: Source) -> EventId | None:
+        """Return the id that an event has, whichever model its channel had when it was accepted; None if unknown."""
+        for key in (source.key, decentralised_key(source.key)):
+            if (found := accepted_as(one, source, self._state.publishers.get(key), self._state.identity)) is not None:
+                return found
+        return None
 
     def _renumbered(self, acceptance: Acceptance) -> Acceptance:
         """Return ``acceptance`` with the next id: the check of full queues may have written drops."""

@@ -95,7 +95,11 @@ class Attachments:
         if not _SESSION_NAME.fullmatch(name):
             reason = "a session's name has 1 to 64 letters, digits, dots, dashes or underscores"
             return protocol.RequestRefused(0, reason)
-        session = self._state.sessions.get(session_key(link.user, name))
+        key = session_key(link.user, name)
+        if (awaited := self._state.awaited.get(key)) is not None:
+            reason = f"the session {name!r} is on its way from {awaited.source}; call again"
+            return protocol.RequestRefused(0, reason, limit=protocol.SESSION_MOVED)
+        session = self._state.sessions.get(key)
         if session is not None and (session.is_fenced or self._handover.is_leaving(session)):
             return moved(session)
         return None

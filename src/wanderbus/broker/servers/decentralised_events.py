@@ -6,7 +6,7 @@ other servers wait until the records before them are durable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -37,7 +37,7 @@ from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.start import has_lost
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.channels.causal import interface as causal
-from wanderbus.channels.causal.header import Header
+from wanderbus.channels.causal.header import CausalPast, Header
 from wanderbus.channels.causal.payload import decode_payload, encode_payload
 from wanderbus.channels.causal.server import CausalServer
 from wanderbus.channels.causal.state import MARK
@@ -84,6 +84,9 @@ class DecentralisedEvents:
         self._machine: CausalServer | None = None
         self._links_to: dict[int, int] = {}
         """The present link to each server that has one, by the number of the server."""
+        self._last_past = 0
+        self._pasts: dict[int, Callable[[], None]] = {}
+        """What waits for the past of another server, by number."""
         self._decoded: tuple[bytes, Event] = b"", Event("", {})
         """Payload of the event that arrived last, and the event."""
 
@@ -113,6 +116,12 @@ class DecentralisedEvents:
         self._links_to.clear()  # what still comes there follows messages that are forgotten
         for link in links:
             self._journal.emit(LinkDropped(link, "the log of this server is an earlier copy"))
+
+    def after_past(self, source: str, past: CausalPast, done: Callable[[], None]) -> None:
+        """Call ``done`` once everything of the ``past`` of another server that is for this one is delivered here."""
+        self._last_past += 1
+        self._pasts[self._last_past] = done
+        self._step(causal.ImportPast(self._last_past, past, self.channels.servers.index(source)))
 
     def disk_freed(self) -> None:
         """Close all links, so that all is sent again that was not taken while the disk had no room.
@@ -267,6 +276,9 @@ class DecentralisedEvents:
                         self._journal.emit(SendOnLink(link, data), len(data))
                 case SetTimer(key=key, at=at):
                     self._journal.emit_now(SetTimer(("causal", key), at))
+                case causal.PastReached(token=token):
+                    self._write(changes)
+                    self._pasts.pop(token)()
                 case causal.LogRewound(server=server):
                     rewound_by = server
         self._write(changes)

@@ -18,23 +18,29 @@ class HeldAnswers:
         self.pending: Pending[str, str] = Pending()
         """Things that are not effective yet; what they wait for are the names of reports."""
         self._links = links
-        self._answers: dict[str, list[tuple[Link, Answer]]] = {}
+        self._answers: dict[str, list[tuple[Link | None, Answer]]] = {}
 
     def hold(self, identity: str, reports: Iterable[str]) -> None:
         """Hold the answers about ``identity`` until each of ``reports`` has come."""
         self.pending.add(identity, dict.fromkeys(reports, 0))
 
-    def when_effective(self, identity: str, link: Link, answer: Answer) -> None:
-        """Call ``answer`` once ``identity`` is effective or has ended: now, unless it is pending."""
+    def when_effective(self, identity: str, link: Link | None, answer: Answer) -> None:
+        """Call ``answer`` once ``identity`` is effective or has ended: now, unless it is pending.
+
+        It is not called once ``link`` is closed; without one it is called in any case.
+        """
         if identity not in self.pending:
             answer()
             return
-        others = [each for each in self._answers.get(identity, ()) if self._links.is_open(each[0])]
+        others = [each for each in self._answers.get(identity, ()) if self._is_wanted(each[0])]
         self._answers[identity] = [*others, (link, answer)]
 
     def give(self, identity: str) -> None:
         """Give the answers that wait for ``identity``, which is effective or has ended."""
         self.pending.drop(identity)
         for link, answer in self._answers.pop(identity, ()):
-            if self._links.is_open(link):
+            if self._is_wanted(link):
                 answer()
+
+    def _is_wanted(self, link: Link | None) -> bool:
+        return link is None or self._links.is_open(link)

@@ -45,12 +45,14 @@ class InterestRequests:
         return self._held.pending
 
     def add(self, subscriptions: Iterable[tuple[Subscription, Sequence[IndexEntry]]]) -> None:
-        """Report subscriptions, each with its entries, if other servers have to know them."""
+        """Report subscriptions, each with its entries, if other servers have to know them and do not yet."""
         if self._channels is None:
             return
         decentralised = self._channels.decentralised
         added, added_decentralised = {}, {}
         for subscription, entries in subscriptions:
+            if subscription.id in self._reported:  # its session was awaited, and is here now
+                continue
             has_leaders = bool(self._channels.other_leaders(each.subject for each in entries))
             sent = [] if decentralised is None else [each for each in entries if decentralised.concerns(each.subject)]
             names = []
@@ -108,10 +110,10 @@ class InterestRequests:
             if self._channels is not None and self._channels.decentralised is not None:
                 self._journal.emit(DecentralisedInterestChanged({}, names))
 
-    def when_effective(self, subscription: str, link: Link, answer: Answer) -> None:
+    def when_effective(self, subscription: str, link: Link | None, answer: Answer) -> None:
         """Call ``answer`` when the subscription is effective at all leaders: now, unless it is on its way.
 
-        It is not called once ``link`` is closed.
+        It is not called once ``link`` is closed; without one it is called in any case.
         """
         self._held.when_effective(subscription, link, answer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from wanderbus.broker.basics import Basics
@@ -23,6 +24,8 @@ from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.servers.route_index import RouteIndex
 from wanderbus.broker.signals import OfPeers
+from wanderbus.broker.state.decentralised_state import decode_past
+from wanderbus.broker.state.exported_session import ExportedSession
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.machine import TimerFired
 from wanderbus.matching import Kernel
@@ -65,6 +68,13 @@ class PeerEvents:
     def knows(self, subject: str) -> bool:
         """Return whether the interest of all servers in ``subject`` is known here, if that is sent directly."""
         return self.decentralised is None or self.decentralised.knows(subject)
+
+    def after_past(self, exported: ExportedSession, done: Callable[[], None]) -> None:
+        """Call ``done`` once everything is delivered here that an exported session may have seen at its source."""
+        if self.decentralised is None or not exported.past:
+            done()
+        else:
+            self.decentralised.after_past(exported.source, decode_past(exported.past), done)
 
     def use(self, kernel: Kernel) -> None:
         """Match the interest of other servers by ``kernel``."""

@@ -9,14 +9,24 @@ from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
-from wanderbus.broker.messages import DialogChanged, DropExport, FenceSession, ImportSession, LinkClosed, LinkOpened
+from wanderbus.broker.messages import DialogChanged, LinkClosed, LinkOpened
 from wanderbus.broker.readers import Link
 from wanderbus.broker.rollback.attachments import Attachments
 from wanderbus.broker.rollback.rollback import Rollback
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.settled_interest import SettledInterest
+from wanderbus.broker.sessions.awaited_sessions import AfterPast, AwaitedSessions
 from wanderbus.broker.sessions.handover import Handover
+from wanderbus.broker.sessions.handover_messages import (
+    AwaitSession,
+    DropExport,
+    FenceSession,
+    ForgetAwaited,
+    HeadWanted,
+    ImportSession,
+    KeepSession,
+)
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.sessions.unread_warnings import UnreadWarnings
@@ -41,6 +51,7 @@ class Devices:
         advertisements: Advertisements,
         settled: SettledInterest,
         interest: InterestRequests,
+        after_past: AfterPast,
     ) -> None:
         self.ends = SessionEnds(basics, subscriptions, engine)
         self.presence = Presence(basics, hook, self.ends)
@@ -51,6 +62,7 @@ class Devices:
         self._settled = settled
         self._interest = interest
         self._handover = Handover(basics, self.presence, subscriptions, messages, engine, matched)
+        self._awaited = AwaitedSessions(basics, self.presence, subscriptions, interest, filters, after_past)
         self._attachments = Attachments(
             basics, self.presence, self.ends, self._handover, rollback, filters, subscriptions, advertisements
         )
@@ -72,19 +84,27 @@ class Devices:
                     self.presence.closed(link, reason)
             case DialogChanged():
                 self._on_dialog_changed(given)
+            case HeadWanted():
+                self._handover.head(given)
             case FenceSession():
                 self._handover.fence(given)
-            case ImportSession():
-                self._handover.import_session(given)
+            case KeepSession():
+                self._handover.keep(given)
             case DropExport():
                 self._handover.drop_export(given)
+            case AwaitSession():
+                self._awaited.wait_for(given)
+            case ForgetAwaited():
+                self._awaited.forget(given)
+            case ImportSession():
+                self._awaited.import_session(given)
 
     def attach(self, link: Link, message: protocol.Attach) -> None:
         """Take the first message of a link."""
         self._attachments.attach(link, message)
 
-    def matches_read(self) -> None:
-        """Hand over the sessions that waited for the matching engine."""
+    def go_on(self) -> None:
+        """Hand over the sessions for which everything is here now."""
         self._handover.go_on()
 
     def sweep(self) -> None:

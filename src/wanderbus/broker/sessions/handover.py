@@ -1,40 +1,60 @@
-"""Handover of a whole session to another server, and from another (SPEC L-01; DESIGN 5.3).
+"""Handover of a whole session to another server (SPEC L-01 to L-04; DESIGN 10.6, 10.14).
 
 The source fences a session in the epoch of its next owner: from that record on it sends nothing for the session and
 lets no device attach, and it keeps the export until the next owner has it. Each step may be repeated after a crash.
+
+In a domain, the target gets the events for the session before that, too. The fence has the *cut*: for each server, the
+first event of its log that the session has not got here. The target passes over what lies before the cut. So the source
+fences only when it has everything that other servers had sent before the target was ready: their *heads*.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from wanderbus import protocol, records
 from wanderbus.broker.backlog import MessageQueue
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
-from wanderbus.broker.messages import (
+from wanderbus.broker.messages import LinkDropped
+from wanderbus.broker.servers.server_users import server_user
+from wanderbus.broker.sessions.handover_messages import (
     DropExport,
     FenceSession,
-    ImportSession,
-    LinkDropped,
+    Head,
+    HeadFound,
+    HeadWanted,
+    KeepSession,
     SessionExported,
     SessionMoveRefused,
-    SessionOwned,
 )
 from wanderbus.broker.sessions.presence import Presence
-from wanderbus.broker.state.exported_session import decode_export
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
-from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import EventId
+from wanderbus.records import Cut
+from wanderbus.subscription import PATTERN
 
 
 def moved(session: SessionRow) -> protocol.RequestRefused:
     """Return the refusal of a device of a fenced session."""
     reason = f"the session {session.name!r} has moved to another server (owner epoch {session.owner_epoch}); call again"
-    return protocol.RequestRefused(0, reason)
+    return protocol.RequestRefused(0, reason, limit=protocol.SESSION_MOVED)
+
+
+class _Leaving:
+    """A session that is about to leave: for what, and from which offset on no event here is for it."""
+
+    def __init__(self, given: FenceSession) -> None:
+        self.given = given
+        self.offset: int | None = None
+        """None until everything below the heads is here."""
+        self.cuts: tuple[Cut, ...] = ()
 
 
 class Handover:
-    """Fences, exports and imports sessions."""
+    """Fences and exports sessions."""
 
     def __init__(
         self,
@@ -48,64 +68,65 @@ class Handover:
         self._state = basics.state
         self._journal = basics.journal
         self._links = basics.links
+        self._domain = basics.config.domain
         self._presence = presence
         self._subscriptions = subscriptions
         self._backlog = backlog
         self._engine_events = engine_events
         self._matched = matched
-        self._leaving: dict[str, tuple[int, FenceSession]] = {}
-        """Sessions to be fenced once the matching engine has matched all its events below an offset."""
+        self._leaving: dict[str, _Leaving] = {}
+        """Sessions to be fenced, in memory: after a crash the fence is requested again."""
+
+    def head(self, given: HeadWanted) -> None:
+        """Tell another server how far this log goes, and what it was sent until here."""
+        state = self._state
+        epoch = number = incarnation = direct = 0
+        for session in state.sessions_of(server_user(given.server, self._domain)):
+            epoch, number = session.epoch, session.next - 1
+        own = state.servers[state.server]
+        if given.server in own.servers:
+            causal = state.decentralised.causal
+            incarnation, direct = causal.origin[1], causal.outgoing.link(own.servers.index(given.server)).before
+        head = Head(state.next_id, epoch, number, incarnation, direct)
+        self._journal.emit(HeadFound(given.server, given.request, head))
 
     def fence(self, given: FenceSession) -> None:
-        """Give up a session and export it."""
+        """Give up a session and export it, as soon as everything for it is here."""
         key = session_key(given.user, given.session)
         session = self._state.sessions.get(key)
         if session is None:
             self._refuse(given.user, given.session, "there is no such session")
-            return
-        if not session.is_fenced and given.owner_epoch > session.owner_epoch:
-            if self._has_to_wait(session, given):
-                return
-            self._turn_away(session, given.owner_epoch)
-            self._subscriptions.release(session)
-            self._links.release(session)
-            fenced = records.SessionFenced(
-                at_us=self._state.wall_us, user=given.user, session=given.session, owner_epoch=given.owner_epoch
-            )
-            self._journal.write(fenced, urgent=True)
-            session = self._state.sessions[key]
-        export = self._state.exports.get(key)
-        if session.owner_epoch != given.owner_epoch or export is None:
-            self._refuse(given.user, given.session, f"its owner epoch is {session.owner_epoch}")
-            return
-        self._journal.emit(SessionExported(given.user, given.session, given.owner_epoch, export.export))
+        elif session.is_fenced or given.owner_epoch <= session.owner_epoch:
+            self._give_export(session, given)
+        elif given.target and (more := self._unknown_to_target(session, given)):
+            self._refuse(given.user, given.session, f"the session has {more} further subscriptions", has_more=True)
+        elif given.target and (pattern := self._pattern_of(session)):
+            self._refuse(given.user, given.session, f"{pattern} is a pattern, whose events have to come here")
+        else:
+            leaving = self._leaving.get(key)
+            if leaving is None or leaving.offset is None:
+                self._leaving[key] = _Leaving(given)
+            self._go_on(key)
+
+    def keep(self, given: KeepSession) -> None:
+        """Let a session stay, if it is not about to be fenced."""
+        key = session_key(given.user, given.session)
+        session, leaving = self._state.sessions.get(key), self._leaving.get(key)
+        if leaving is not None and leaving.offset is None:
+            del self._leaving[key]
+            leaving = None
+        if leaving is None and (session is None or not session.is_fenced):
+            self._refuse(given.user, given.session, "the move was withdrawn")
 
     def go_on(self) -> None:
-        """Fence the sessions that waited for the matching engine, as far as it has matched their events."""
-        for key, (offset, given) in list(self._leaving.items()):
-            if self._engine_events.has_matched(offset):
-                self.fence(given)
-                del self._leaving[key]
-                self._matched.leaving.pop(key, None)
+        """Fence the sessions for which everything is here now."""
+        for key in list(self._leaving):
+            self._go_on(key)
 
     def is_leaving(self, session: SessionRow) -> bool:
         """Return whether the session is fenced as soon as its events are matched."""
-        return session.key in self._leaving
-
-    def _has_to_wait(self, session: SessionRow, given: FenceSession) -> bool:
-        """Return whether the matching engine has events for the session, which has to take them along.
-
-        From then on it gets no later events, and its devices are turned away. A crash forgets this, and the fence is
-        repeated.
-        """
-        offset, _ = self._leaving.get(session.key, (self._state.offset, given))
-        if self._engine_events.has_matched(offset) or not (session.subscriptions or session.ended):
-            return False
-        self._leaving[session.key] = offset, given
-        self._matched.leaving[session.key] = offset
-        self._turn_away(session, given.owner_epoch)
-        self._subscriptions.release(session)
-        return True
+        leaving = self._leaving.get(session.key)
+        return leaving is not None and leaving.offset is not None
 
     def drop_export(self, given: DropExport) -> None:
         """Forget what the next owner has."""
@@ -113,31 +134,101 @@ class Handover:
             dropped = records.ExportDropped(at_us=self._state.wall_us, user=given.user, session=given.session)
             self._journal.write(dropped, urgent=False)
 
-    def import_session(self, given: ImportSession) -> None:
-        """Become the owner of an exported session."""
-        try:
-            exported = decode_export(given.export).session
-        except RemoteProtocolError as error:
-            self._refuse("", "", str(error))
+    def _unknown_to_target(self, session: SessionRow, given: FenceSession) -> int:
+        return len(set(session.subscriptions) - set(given.subscriptions))
+
+    def _pattern_of(self, session: SessionRow) -> str:
+        """Return a subscription of the session that is a pattern, "" if none is."""
+        rows = map(self._state.subscriptions.__getitem__, session.subscriptions)
+        return next((row.subscription.id for row in rows if row.subscription.language == PATTERN), "")
+
+    def _go_on(self, key: str) -> None:
+        """Fence a session if everything for it is here, and matched.
+
+        While the matching engine has events for the session, its devices are turned away already: what comes later is
+        not for it here.
+        """
+        leaving, session = self._leaving[key], self._state.sessions.get(key)
+        if session is None:
+            del self._leaving[key]
             return
-        user, name, owner_epoch = exported.user, exported.name, exported.owner_epoch
-        session = self._state.sessions.get(exported.key)
-        if session is not None and (not session.is_fenced or session.owner_epoch >= owner_epoch):
-            if session.is_fenced or session.owner_epoch != owner_epoch:
-                self._refuse(user, name, f"the session is here, with the owner epoch {session.owner_epoch}")
+        given = leaving.given
+        if leaving.offset is None:
+            if given.target and (self._unknown_to_target(session, given) or not self._has_all(session, given.heads)):
+                self._look_again(key, session, given)
                 return
-        else:
-            imported = records.SessionImported(
-                at_us=self._state.wall_us, user=user, session=name, owner_epoch=owner_epoch, export=given.export
+            leaving.offset, leaving.cuts = self._state.offset, self._cuts(given.heads)
+            if not self._is_matched(session, leaving.offset):
+                self._matched.leaving[key] = leaving.offset
+                self._turn_away(session, given.owner_epoch)
+                self._subscriptions.release(session)
+        if self._is_matched(session, leaving.offset):
+            self._fence(session, leaving)
+
+    def _look_again(self, key: str, session: SessionRow, given: FenceSession) -> None:
+        """Refuse the move if a subscription has been added since it was requested."""
+        if more := self._unknown_to_target(session, given):
+            del self._leaving[key]
+            self._refuse(given.user, given.session, f"the session has {more} further subscriptions", has_more=True)
+
+    def _is_matched(self, session: SessionRow, offset: int) -> bool:
+        return self._engine_events.has_matched(offset) or not (session.subscriptions or session.ended)
+
+    def _fence(self, session: SessionRow, leaving: _Leaving) -> None:
+        key, given = session.key, leaving.given
+        del self._leaving[key]
+        if self._matched.leaving.pop(key, None) is None:
+            self._turn_away(session, given.owner_epoch)
+            self._subscriptions.release(session)
+        self._links.release(session)
+        fenced = records.SessionFenced(
+            at_us=self._state.wall_us,
+            user=given.user,
+            session=given.session,
+            owner_epoch=given.owner_epoch,
+            target=given.target,
+            cuts=leaving.cuts,
+        )
+        self._journal.write(fenced, urgent=True)
+        self._give_export(self._state.sessions[key], given)
+
+    def _give_export(self, session: SessionRow, given: FenceSession) -> None:
+        export = self._state.exports.get(session.key)
+        if session.owner_epoch != given.owner_epoch or export is None:
+            self._refuse(given.user, given.session, f"its owner epoch is {session.owner_epoch}")
+            return
+        self._journal.emit(SessionExported(given.user, given.session, given.owner_epoch, export.export))
+
+    def _has_all(self, session: SessionRow, heads: Sequence[Head]) -> bool:
+        """Return whether everything below the ``heads`` is here, and in the queues of the session."""
+        state = self._state
+        for head in heads:
+            origin = head.end.origin
+            row = state.leaders.get(origin)
+            if head.number and (row is None or row.epoch < head.epoch or row.number < head.number):
+                return False
+            if head.direct:
+                number = state.servers[state.server].servers.index(origin)
+                if state.decentralised.causal.delivered.get((number, head.incarnation), 0) < head.direct:
+                    return False
+        rows = (state.subscriptions[identity] for identity in session.subscriptions)
+        return not any(span.is_handover for row in rows for span in row.history)
+
+    def _cuts(self, heads: Sequence[Head]) -> tuple[Cut, ...]:
+        """Return for each log what the session has got."""
+        if not heads:
+            return ()
+        state = self._state
+        cuts = [Cut(state.next_id, state.next_id)]
+        for head in heads:
+            ordered, decentralised = (state.leaders.get(head.end.origin), state.decentralised.seen.get(head.end.origin))
+            cuts.append(
+                Cut(
+                    _behind(head.end, None if ordered is None else ordered.last),
+                    _behind(head.end, None if decentralised is None else decentralised.id),
+                )
             )
-            self._journal.write(imported, urgent=True)
-            session = self._state.sessions[exported.key]
-            self._subscriptions.take_over(session)
-            self._links.take_over(session)
-            self._presence.take_over(session)
-        kept = [self._state.subscriptions[each].subscription for each in session.subscriptions]
-        owned = SessionOwned(user, name, owner_epoch)
-        self._subscriptions.when_used(kept, lambda: self._journal.emit(owned))
+        return tuple(cuts)
 
     def _turn_away(self, session: SessionRow, owner_epoch: int) -> None:
         """Close the links of a session, after their waiting acknowledgements; its devices find the next owner."""
@@ -149,5 +240,10 @@ class Handover:
             self._presence.closed(link, "moved to another server")
             self._journal.emit(LinkDropped(link.link, refusal.reason))
 
-    def _refuse(self, user: str, session: str, reason: str) -> None:
-        self._journal.emit(SessionMoveRefused(user, session, reason))
+    def _refuse(self, user: str, session: str, reason: str, *, has_more: bool = False) -> None:
+        self._journal.emit(SessionMoveRefused(user, session, reason, has_more))
+
+
+def _behind(end: EventId, last: EventId | None) -> EventId:
+    """Return the first event that has not come: all below ``end`` has, and so has ``last``."""
+    return end if last is None else max(end, EventId(last.origin, last.incarnation, last.number + 1))

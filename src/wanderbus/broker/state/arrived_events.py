@@ -19,7 +19,7 @@ def apply_arrived(state: BrokerState, offset: int, record: records.Arrived) -> N
     if record.causal:
         state.decentralised.arrived(record)
     else:
-        state.leaders.put(arrival.leader, LeaderRow(arrival.epoch, arrival.number))
+        state.leaders.put(arrival.leader, LeaderRow(arrival.epoch, arrival.number, arrival.id))
     if delivery.steps:
         state.patterns.take(offset, arrival.id, record)
     state.count_restricted(delivery.restricted)
@@ -35,7 +35,10 @@ def apply_arrivals_lost(state: BrokerState, record: records.ArrivalsLost) -> Non
     if record.causal:
         state.decentralised.changed(record.causal)
     else:
-        state.leaders.put(record.leader, LeaderRow(record.epoch, record.number))
+        before = state.leaders.get(record.leader)
+        state.leaders.put(
+            record.leader, LeaderRow(record.epoch, record.number, before.last if before is not None else None)
+        )
     for notified in record.notified:
         absent = EventRow(EventId(record.leader, record.epoch, record.number), record.at_us, b"")
         state.enqueue(notified, state.events.add_past(absent))

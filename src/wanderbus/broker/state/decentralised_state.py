@@ -11,14 +11,16 @@ from wanderbus import records
 from wanderbus.broker.state.causal_tables import causal_tables
 from wanderbus.broker.state.rows import RouteRow, SeenRow, ServerRow
 from wanderbus.broker.state.tables import RowTable, Stored
-from wanderbus.channels.causal.header import Header
+from wanderbus.channels.causal.header import CausalPast, Header
 from wanderbus.channels.causal.interface import AnyCausalRecord, CausalDelivered, CausalSent
 from wanderbus.channels.causal.payload import encode_payload
 from wanderbus.channels.causal.state import CausalState
 from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, StreamResult
 from wanderbus.channels.interest.messages import FromSender, Stream, decode
+from wanderbus.errors import RemoteProtocolError
 
 _header: Final = msgspec.msgpack.Decoder(Header)
+_past: Final = msgspec.msgpack.Decoder(CausalPast)
 _change: Final[msgspec.msgpack.Decoder[AnyCausalRecord]] = msgspec.msgpack.Decoder(AnyCausalRecord)
 
 
@@ -129,6 +131,19 @@ def _route_of(key: str) -> Route:
 def encode_change(change: AnyCausalRecord) -> msgspec.Raw:
     """Return a change as a record of the log has it."""
     return msgspec.Raw(msgspec.msgpack.encode(change))
+
+
+def encode_past(causal: CausalState) -> bytes:
+    """Return the causal past of a server as an exported session has it."""
+    return msgspec.msgpack.encode(causal.past())
+
+
+def decode_past(data: bytes) -> CausalPast:
+    """Return the causal past in ``data``; :class:`RemoteProtocolError` for invalid data."""
+    try:
+        return _past.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a causal past: {error}", None) from None
 
 
 def encode_header(header: Header) -> bytes:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wanderbus.broker.queues.stored_blocks import Block
+from wanderbus.broker.state.decentralised_state import encode_past
 from wanderbus.broker.state.replays import closed
 from wanderbus.broker.state.rows import (
     AdvertisementRow,
@@ -29,6 +30,7 @@ from wanderbus.broker.state.rows import (
     session_key,
 )
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.records import Cut
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -40,6 +42,7 @@ class ExportedPublisher(msgspec.Struct, frozen=True):
     device: str
     outbox: bool
     row: PublisherRow
+    decentralised: bool = False
 
 
 class ExportedSession(msgspec.Struct, frozen=True):
@@ -59,6 +62,11 @@ class ExportedSession(msgspec.Struct, frozen=True):
     """States of the patterns, by subscription."""
     advertisements: tuple[AdvertisementRow, ...] = ()
     """Those of the devices; none of them counts at the next server yet."""
+    source: str = ""
+    cuts: tuple[Cut, ...] = ()
+    """What the session has got at its ``source``, of the log of each server."""
+    past: bytes = b""
+    """Causal past of the source, encoded, if it has decentralised channels."""
 
 
 _decoder = msgspec.msgpack.Decoder(ExportedSession)
@@ -77,28 +85,39 @@ def decode_export(data: bytes) -> ExportedSession:
         raise RemoteProtocolError(f"not an exported session: {error}", None) from None
 
 
-def export_session(state: BrokerState, user: str, name: str, owner_epoch: int) -> ExportedSession:
+def export_session(
+    state: BrokerState, user: str, name: str, owner_epoch: int, cuts: tuple[Cut, ...] = ()
+) -> ExportedSession:
     """Return everything of a session for its owner in ``owner_epoch``; ``KeyError`` if there is none. Changes nothing.
 
-    The structs in it are copies, except the immutable ones.
+    Behind the ``cuts`` the next owner gets the events itself; without any no server does. The structs in it are
+    copies, except the immutable ones.
     """
     session = state.sessions[session_key(user, name)]
     queue = state.queue.get(session.key)
     blocks = () if queue is None else tuple((number, b) for number in queue.blocks() if (b := queue.block(number)))
     events = {entry.event.id: entry.event for entry in queue or ()}
     devices = [state.devices[device_key(user, device)] for device in session.devices]
+    # In a domain, the leaders of ordered channels know the publishes to these.
     publishers = [
-        ExportedPublisher(device, outbox, _elsewhere(state, row))
+        ExportedPublisher(device, outbox, _elsewhere(state, row), decentralised)
         for device in session.devices
         for outbox in (False, True)
-        if (row := state.publishers.get(publisher_key(device_key(user, device), outbox=outbox)))
+        for decentralised in ((True,) if cuts else (False, True))
+        if (
+            row := state.publishers.get(
+                publisher_key(device_key(user, device), outbox=outbox, decentralised=decentralised)
+            )
+        )
     ]
+
+    def leave(row: SubscriptionRow) -> SubscriptionRow:
+        return row if cuts else closed(row, state.server, state.offset)
+
     exported = ExportedSession(
         session=msgspec.structs.replace(session, owner_epoch=owner_epoch),
-        subscriptions=tuple(
-            closed(state.subscriptions[each], state.server, state.offset) for each in session.subscriptions
-        ),
-        ended=tuple(closed(state.tombstones[each], state.server, state.offset) for each in session.ended),
+        subscriptions=tuple(leave(state.subscriptions[each]) for each in session.subscriptions),
+        ended=tuple(leave(state.tombstones[each]) for each in session.ended),
         devices=tuple(msgspec.structs.replace(row, binding=None, address=None) for row in devices),
         publishers=tuple(publishers),
         events=tuple(events.values()),
@@ -109,6 +128,9 @@ def export_session(state: BrokerState, user: str, name: str, owner_epoch: int) -
             for device in session.devices
             for row in state.advertisements.of_device(user, device)
         ),
+        source=state.server,
+        cuts=cuts,
+        past=encode_past(state.decentralised.causal) if cuts and state.servers[state.server].servers else b"",
     )
     return decode_export(encode_export(exported))
 

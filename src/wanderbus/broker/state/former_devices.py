@@ -73,6 +73,12 @@ def forget_publishes(state: BrokerState, user: str, device: str) -> None:
         _put(state, user, former)
 
 
+def move_publishes(state: BrokerState, user: str, device: str) -> None:
+    """Forget the publishes of a device to decentralised channels, which are known where its session is now."""
+    for key in _publishers_of(user, device, decentralised=True):
+        state.publishers.drop(key)
+
+
 def came_back(state: BrokerState, user: str, device: str, epoch: int) -> None:
     """Note that a device is attached; in the life of its lease it has given up its filters before."""
     former = state.former.get(user)
@@ -96,12 +102,18 @@ def _put(state: BrokerState, user: str, former: FormerRow) -> None:
 
 
 def _publishers(user: str, device: str) -> list[str]:
-    return [publisher_key(device_key(user, device), outbox=outbox) for outbox in (False, True)]
+    return [key for decentralised in (False, True) for key in _publishers_of(user, device, decentralised=decentralised)]
 
 
-def remember_publish(state: BrokerState, acceptance: records.Acceptance) -> None:
+def _publishers_of(user: str, device: str, *, decentralised: bool) -> list[str]:
+    key = device_key(user, device)
+    return [publisher_key(key, outbox=outbox, decentralised=decentralised) for outbox in (False, True)]
+
+
+def remember_publish(state: BrokerState, acceptance: records.Acceptance, *, decentralised: bool) -> None:
     """Remember the answer to a publish, by which a repeat is recognised."""
-    key = publisher_key(device_key(acceptance.user, acceptance.device), outbox=acceptance.outbox)
+    device = device_key(acceptance.user, acceptance.device)
+    key = publisher_key(device, outbox=acceptance.outbox, decentralised=decentralised)
     publisher, number = state.publishers.get(key), acceptance.number
     if publisher is None:
         publisher = PublisherRow(acceptance.epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -30,7 +31,8 @@ def first_of_history(state: BrokerState) -> int | None:
     own = state.server, state.incarnation
     rows = (row for table in (state.subscriptions, state.tombstones) for row in table.values() if row.history)
     spans = (span for row in rows for span in row.history)
-    return min((span.next for span in spans if (span.server, span.incarnation) == own), default=None)
+    read = [span.next for span in spans if (span.server, span.incarnation) == own]
+    return min((*read, *(each.first for each in state.awaited.values())), default=None)
 
 
 def leader_span(row: SubscriptionRow, server: str) -> LogSpan | None:
@@ -39,13 +41,13 @@ def leader_span(row: SubscriptionRow, server: str) -> LogSpan | None:
     return span if span is not None and span.end is None and span.server != server else None
 
 
-def is_read(arrived: EventId, read_below: EventId) -> bool:
-    """Return whether an event is of the log that was read below ``read_below``, and was read there.
+def is_read(event: EventId, cuts: Iterable[records.Cut], *, decentralised: bool) -> bool:
+    """Return whether an event of an ordered or a decentralised channel lies before the cut of its log.
 
-    An event of a later epoch was not: if it has a lower number, its log was replaced by an earlier copy.
+    An event of a later epoch does not: if it has a lower number, its log was replaced by an earlier copy.
     """
-    is_earlier = arrived.incarnation <= read_below.incarnation and arrived.number < read_below.number
-    return arrived.origin == read_below.origin and is_earlier
+    ends = (cut.decentralised if decentralised else cut.ordered for cut in cuts if cut.ordered.origin == event.origin)
+    return any(event.incarnation <= end.incarnation and event.number < end.number for end in ends)
 
 
 def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
@@ -55,7 +57,9 @@ def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
     row.history = _advanced(row.history, record.next)
     if not row.history:
         row.live_from = record.live_from
-        row.read_below = None if record.log is None else read_below_of(record.log, record)
+        if record.log is not None:
+            end = read_below_of(record.log, record)
+            row.read_below = (records.Cut(end, EventId(end.origin, 0, 0)),)
     session.restricted += record.restricted
     state.subscriptions.put(record.subscription, row)
     state.sessions.put(session.key, session)
@@ -76,6 +80,24 @@ def notified_of(row: SubscriptionRow, number: int) -> records.Notified:
     wanted = row.subscription
     bound = () if wanted.device is None else ((wanted.id, wanted.device),)
     return records.Notified(wanted.owner, wanted.session, number, (wanted.id,), bound)
+
+
+def handed_over(state: BrokerState, row: SubscriptionRow, cuts: Iterable[records.Cut], first: int) -> None:
+    """Let an imported subscription continue behind the ``cuts`` of its former owner.
+
+    The log here has what follows from offset ``first`` on. A subscription that reads the past of another log goes on
+    with that.
+    """
+    latest = {each.ordered.origin: each for each in row.read_below}
+    for cut in cuts:
+        before = latest.get(cut.ordered.origin, cut)
+        latest[cut.ordered.origin] = records.Cut(
+            max(cut.ordered, before.ordered), max(cut.decentralised, before.decentralised)
+        )
+    row.read_below = tuple(latest.values())
+    row.live_from, row.former = state.offset, ()
+    if not row.history:
+        row.history = (LogSpan(state.server, state.incarnation, first, is_handover=True),)
 
 
 def closed(row: SubscriptionRow, server: str, end: int) -> SubscriptionRow:

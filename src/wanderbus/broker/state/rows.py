@@ -12,6 +12,7 @@ from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.epochs import Epochs, epoch_of, has_position, in_common, with_epoch
 from wanderbus.event import EventId, Position
 from wanderbus.patterns import Seen
+from wanderbus.records import Cut
 from wanderbus.subscription import Restriction, Subscription
 
 Status = Literal["CONNECTED", "DISCONNECTED"]
@@ -114,9 +115,22 @@ class SessionRow(msgspec.Struct, dict=True):
 
 
 class ExportRow(msgspec.Struct, frozen=True):
-    """An exported session, encoded, until its next owner has it."""
+    """An exported session, encoded, until its next owner, the server ``target``, has it."""
 
     export: bytes
+    target: str = ""
+
+
+class AwaitedRow(msgspec.Struct, frozen=True):
+    """A session that is about to move here from ``source``, and its subscriptions, which get events already.
+
+    From offset ``first`` on, the log here has every event that may be for them and not for their session at the source.
+    """
+
+    owner_epoch: int
+    source: str
+    first: int
+    subscriptions: tuple[Subscription, ...]
 
 
 class DeviceRow(msgspec.Struct):
@@ -192,10 +206,14 @@ class PublisherRow(msgspec.Struct):
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
-    """Position of this server in its session at another one: the session's epoch, and the highest number."""
+    """Position of this server in its session at another one: the session's epoch, and the highest number.
+
+    ``last`` is the last event that came from there.
+    """
 
     epoch: int = 0
     number: int = 0
+    last: EventId | None = None
 
 
 class SettledRow(msgspec.Struct, frozen=True):
@@ -311,13 +329,15 @@ class LogSpan(msgspec.Struct, frozen=True, array_like=True):
     """Records of one log that a subscription still has to read: from offset ``next`` up to ``end``.
 
     Without an ``end`` it is the log of the server that leads the channel, and the subscription is live once it has
-    caught up.
+    caught up. With ``is_handover`` it is that of the session's own server instead, which has kept there what it got for
+    the session before it owned it.
     """
 
     server: str
     incarnation: int
     next: int
     end: int | None = None
+    is_handover: bool = False
 
 
 class SubscriptionLife(msgspec.Struct, frozen=True, array_like=True):
@@ -357,8 +377,8 @@ class SubscriptionRow(msgspec.Struct):
     """Records to read before it is live, in order; empty if it is live (SPEC T-05)."""
     live_from: int = 0
     """First offset of the events that it gets from the matching engine, if it is live."""
-    read_below: EventId | None = None
-    """First event of the log of another server that it has not read there: earlier ones that arrive are not for it."""
+    read_below: tuple[Cut, ...] = ()
+    """What it has got in another way, of the logs of other servers: earlier events that arrive are not for it."""
     former: tuple[SubscriptionLife, ...] = ()
     """Earlier times in which it was live, with events that the matching engine may not have matched yet."""
     holders: tuple[str, ...] = ()
@@ -426,6 +446,16 @@ def device_key(user: str, device: str) -> str:
     return f"{user}/{device}"
 
 
-def publisher_key(device: str, *, outbox: bool = False) -> str:
-    """Return the key of the publishes of the device with key ``device``, or of its outbox."""
-    return f"{device}/outbox" if outbox else device
+def publisher_key(device: str, *, outbox: bool = False, decentralised: bool = False) -> str:
+    """Return the key of the publishes of the device with key ``device``, or of its outbox.
+
+    Those of decentralised channels have a row of their own, which moves with the session of the device. The others are
+    known to the leaders of their channels, and stay there.
+    """
+    key = f"{device}/outbox" if outbox else device
+    return decentralised_key(key) if decentralised else key
+
+
+def decentralised_key(publisher: str) -> str:
+    """Return the key of the publishes of decentralised channels of the publisher with key ``publisher``."""
+    return f"{publisher}/decentralised"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from wanderbus import records
 from wanderbus.broker.state.exported_session import decode_export, encode_export, export_session
-from wanderbus.broker.state.former_devices import came_back, forget_publishes, keep_lease
-from wanderbus.broker.state.replays import continued
-from wanderbus.broker.state.rows import ExportRow, SessionRow, device_key, publisher_key
+from wanderbus.broker.state.former_devices import came_back, forget_publishes, keep_lease, move_publishes
+from wanderbus.broker.state.replays import continued, handed_over
+from wanderbus.broker.state.rows import AwaitedRow, ExportRow, SessionRow, device_key, publisher_key, session_key
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
     """Turn the rows of a session into its export, and leave an empty session that is fenced."""
     session = state.ensure_session(record.user, record.session)
-    exported = export_session(state, record.user, record.session, record.owner_epoch)
-    state.exports.put(session.key, ExportRow(encode_export(exported)))
+    exported = export_session(state, record.user, record.session, record.owner_epoch, record.cuts)
+    state.exports.put(session.key, ExportRow(encode_export(exported), record.target))
     _remove_queue(state, session)
     for identity in (*session.subscriptions, *session.ended):
         state.subscriptions.drop(identity)
@@ -28,14 +28,25 @@ def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
         keep_lease(state, state.devices[device_key(record.user, device)], record.at_us)
         state.devices.drop(device_key(record.user, device))
         state.advertisements.withdraw_device(record.user, device)
-        forget_publishes(state, record.user, device)
+        (move_publishes if record.cuts else forget_publishes)(state, record.user, device)
     state.replace_session(SessionRow(session.user, session.name, session.epoch, record.owner_epoch, is_fenced=True))
+
+
+def await_session(state: BrokerState, offset: int, record: records.SessionAwaited) -> None:
+    """Note a session that is about to move here, or its present subscriptions."""
+    key = session_key(record.user, record.session)
+    before = state.awaited.get(key)
+    is_known = before is not None and (before.owner_epoch, before.source) == (record.owner_epoch, record.source)
+    first = before.first if before is not None and is_known else offset
+    state.awaited.put(key, AwaitedRow(record.owner_epoch, record.source, first, record.subscriptions))
 
 
 def import_session(state: BrokerState, record: records.SessionImported) -> None:
     """Add the rows of an exported session; its subscriptions get the next numbers, in their order."""
     exported = decode_export(record.export)
     session = exported.session
+    awaited = state.awaited.get(session.key)
+    state.awaited.drop(session.key)
     state.ensure_session(record.user, record.session)
     state.replace_session(session)
     server, ended = state.servers[state.server], {row.subscription.id for row in exported.ended}
@@ -45,8 +56,11 @@ def import_session(state: BrokerState, record: records.SessionImported) -> None:
     for row in sorted((*exported.subscriptions, *exported.ended), key=lambda row: row.number):
         server.subscriptions += 1
         row.number = server.subscriptions
-        continued(state, row)
         identity = row.subscription.id
+        if exported.cuts and awaited is not None and identity not in ended:
+            handed_over(state, row, exported.cuts, awaited.first)
+        else:
+            continued(state, row)
         (state.tombstones if identity in ended else state.subscriptions).put(identity, row)
     for identity, pattern in exported.patterns.items():
         state.patterns.take_over(identity, pattern)
@@ -58,7 +72,8 @@ def import_session(state: BrokerState, record: records.SessionImported) -> None:
     for advertisement in exported.advertisements:
         state.advertisements.add(advertisement)
     for publisher in exported.publishers:
-        key = publisher_key(device_key(session.user, publisher.device), outbox=publisher.outbox)
+        device_of = device_key(session.user, publisher.device)
+        key = publisher_key(device_of, outbox=publisher.outbox, decentralised=publisher.decentralised)
         state.publishers.put(key, publisher.row)
     state.queued_bytes += session.queued_bytes
     state.queue.take_over(session.key, exported.blocks, exported.events)

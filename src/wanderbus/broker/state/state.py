@@ -35,6 +35,7 @@ from wanderbus.broker.state.past_sessions import end_session, next_number
 from wanderbus.broker.state.pattern_states import PatternStates, apply_detected
 from wanderbus.broker.state.replays import HISTORY_FAILED, apply_replayed, first_of_history, history_of
 from wanderbus.broker.state.rows import (
+    AwaitedRow,
     DeviceRow,
     EventRow,
     ExportRow,
@@ -50,7 +51,7 @@ from wanderbus.broker.state.rows import (
     publisher_key,
     session_key,
 )
-from wanderbus.broker.state.session_moves import fence_session, import_session
+from wanderbus.broker.state.session_moves import await_session, fence_session, import_session
 from wanderbus.broker.state.start import apply_events_lost, apply_rolled_back, apply_started, readable_as
 from wanderbus.broker.state.tables import RowTable, Stored
 from wanderbus.epochs import Epochs, epoch_of
@@ -97,6 +98,8 @@ class BrokerState:
         self.patterns = PatternStates()
         self.exports: RowTable[ExportRow] = RowTable("exports", ExportRow)
         """Fenced sessions whose next owner may not have them yet."""
+        self.awaited: RowTable[AwaitedRow] = RowTable("awaited", AwaitedRow)
+        """Sessions that are about to move here."""
         self.leaders: RowTable[LeaderRow] = RowTable("leaders", LeaderRow)
         """Position in the session at each other server, by the server's name."""
         self.settled: RowTable[SettledRow] = RowTable("settled", SettledRow)
@@ -130,6 +133,7 @@ class BrokerState:
             self.tombstones,
             self.patterns,
             self.exports,
+            self.awaited,
             self.leaders,
             self.settled,
             self.schemas,
@@ -268,6 +272,10 @@ class BrokerState:
                 fence_session(self, record)
             case records.ExportDropped():
                 self.exports.drop(session_key(record.user, record.session))
+            case records.SessionAwaited():
+                await_session(self, offset, record)
+            case records.SessionNotAwaited():
+                self.awaited.drop(session_key(record.user, record.session))
             case records.SessionImported():
                 import_session(self, record)
             case records.SchemaDeclared():
@@ -312,7 +320,7 @@ class BrokerState:
 
     def _on_published(self, offset: int, record: records.Published) -> None:
         acceptance, delivery = record.acceptance, record.delivery
-        remember_publish(self, acceptance)
+        remember_publish(self, acceptance, decentralised=bool(record.causal))
         if delivery.steps:
             self.patterns.take(offset, acceptance.id, record)
         if delivery.restricted:

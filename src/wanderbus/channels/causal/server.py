@@ -98,7 +98,7 @@ class CausalServer:
                     if server in self.outgoing.links:
                         self.outgoing.links[server].close()
                 case ExportPast(token=token):
-                    self._outputs.append(PastExported(token, self._past()))
+                    self._outputs.append(PastExported(token, self.state.past()))
                 case ImportPast(token=token, past=past, source=source):
                     causes = past.causes_at(self.server)
                     self._hold(HeldItem(token, past, b"", source, now, causes))
@@ -332,10 +332,6 @@ class CausalServer:
         self._examine(self.held.woken(self.delivered, origin))
 
     # Sessions that move, and servers that leave ----------------------------------------------------------------------
-
-    def _past(self) -> CausalPast:
-        seen = (*self.delivered.items(), (self.origin, self.outgoing.last))
-        return CausalPast(tuple(sorted(seen)), self.knowledge.entries())
 
     def _reach_past(self, token: int, past: CausalPast) -> None:
         self._write(EntriesLearnt(past.entries, token))

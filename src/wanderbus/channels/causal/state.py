@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from wanderbus.channels.causal.changing_dict import ChangingDict
-from wanderbus.channels.causal.header import Header, members
+from wanderbus.channels.causal.header import CausalPast, Header, members
 from wanderbus.channels.causal.interface import (
     AnyCausalRecord,
     CausalAcknowledged,
@@ -121,6 +121,11 @@ class CausalState:
         self.knowledge.reach(record.server, self.origin, record.number)
         self.outgoing.link(record.server).acknowledged_by = record.incarnation
         return True
+
+    def past(self) -> CausalPast:
+        """Return the causal past of everything that happens at this server from now on."""
+        seen = (*self.delivered.items(), (self.origin, self.outgoing.last))
+        return CausalPast(tuple(sorted(seen)), self.knowledge.entries())
 
     def find_kept(self, dot: Dot) -> tuple[Header, bytes] | None:
         """Return an event of another server that is still kept."""

@@ -64,7 +64,7 @@ from wanderbus.mobility import messages as sip
 from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
-from wanderbus.protocol import Leave
+from wanderbus.protocol import SESSION_MOVED, Leave
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.transaction.transaction_layer import PathSeemsNarrow
 from wanderbus.transport import (
@@ -426,12 +426,26 @@ class AgentMachine:
         if self._use is ChannelState.OPENED:
             self._use = after(CHANNEL, self._use, ChannelTrigger.MESSAGE)
         try:
-            self._parts.emit(*self._conversation.receive(payload))
+            for output in self._conversation.receive(payload):
+                if isinstance(output, ConnectRefused) and output.limit == SESSION_MOVED:
+                    self._call_again(output.reason, now)
+                else:
+                    self._parts.emit(output)
             self._parts.give(TRANSPORTS, self._sending(self._conversation.take_unsent()))
         except RemoteProtocolError as error:
             self._parts.give(TRANSPORTS, self._channel.abandon())
             self._disconnected(str(error))
             self._parts.emit(ServerUnreachable(str(error)), SetTimer("heal", now + self._pacing.failed(now)))
+
+    def _call_again(self, reason: str, now: float) -> None:
+        """Call the server that has the session now (SPEC L-06), at once unless that has failed repeatedly."""
+        pause_s = self._pacing.failed(now)
+        self._disconnected(reason)
+        if self._pacing.is_calm:
+            self._heal(now, afresh=True)
+        else:
+            self._parts.give(TRANSPORTS, self._channel.abandon())
+            self._parts.emit(SetTimer("heal", now + pause_s))
 
     def _channel_failed(self, reason: str, now: float, *, reset: bool = False) -> None:
         """Set media DISCONNECTED without touching the SIP session (SPEC C-14, G-01); then heal.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from wanderbus.broker.state.replays import HISTORY_FAILED, is_read, read_below_of
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId
-from wanderbus.records import Replayed, Subscribed
+from wanderbus.records import Cut, Replayed, Subscribed
 
 
 class PastCursor:
@@ -49,7 +49,9 @@ class PastCursor:
     def is_live_for(self, event: EventId) -> bool:
         """Return whether it gets an event that is accepted here, or arrives, now."""
         below = self._read_below
-        return not self.is_behind and not (below is not None and is_read(event, below))
+        return not self.is_behind and not (
+            below is not None and is_read(event, (Cut(below, below),), decentralised=False)
+        )
 
 
 def check_past(

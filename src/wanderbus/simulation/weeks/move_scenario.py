@@ -7,7 +7,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from wanderbus import protocol
-from wanderbus.broker.messages import DropExport, FenceSession, ImportSession, SessionExported, SessionOwned
+from wanderbus.broker.sessions.handover_messages import (
+    DropExport,
+    FenceSession,
+    ImportSession,
+    SessionExported,
+    SessionOwned,
+)
 from wanderbus.broker.state.rows import session_key
 from wanderbus.event import Event
 from wanderbus.machine import Output

@@ -1,0 +1,191 @@
+"""Sessions that move here from another server: awaited first, then imported (SPEC L-02 to L-04; DESIGN 10.6, 10.14).
+
+While a session is awaited, this server gets the events for its subscriptions as if it had them; they stay in the log.
+When the session is here, each subscription reads them there, without those that it has from the source, and becomes
+live as one that began in the past (:mod:`wanderbus.broker.history.catch_up`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from wanderbus import records
+from wanderbus.broker.basics import Basics
+from wanderbus.broker.interest.index_entries import entries_of
+from wanderbus.broker.interest.publisher_filters import PublisherFilters
+from wanderbus.broker.servers.interest_requests import InterestRequests
+from wanderbus.broker.sessions.handover_messages import (
+    AwaitedEffective,
+    AwaitSession,
+    ForgetAwaited,
+    ImportSession,
+    SessionMoveRefused,
+    SessionOwned,
+)
+from wanderbus.broker.sessions.presence import Presence
+from wanderbus.broker.state.exported_session import ExportedSession, decode_export
+from wanderbus.broker.state.rows import AwaitedRow, session_key
+from wanderbus.broker.subscriptions import Subscriptions
+from wanderbus.errors import FilterError, RemoteProtocolError
+from wanderbus.subscription import Subscription
+
+AfterPast = Callable[[ExportedSession, Callable[[], None]], None]
+"""Calls a function once everything is delivered here that a session may have seen at its source."""
+
+
+class AwaitedSessions:
+    """Awaits and imports sessions."""
+
+    def __init__(
+        self,
+        basics: Basics,
+        presence: Presence,
+        subscriptions: Subscriptions,
+        interest: InterestRequests,
+        filters: PublisherFilters,
+        after_past: AfterPast,
+    ) -> None:
+        self._state = basics.state
+        self._journal = basics.journal
+        self._links = basics.links
+        self._presence = presence
+        self._subscriptions = subscriptions
+        self._interest = interest
+        self._filters = filters
+        self._after_past = after_past
+        self._routes: dict[str, list[str]] = {}
+        """Names of what publishing agents have to know of each subscription, by its id."""
+        self._importing: set[str] = set()
+        """Sessions that wait for the causal past of their source."""
+        self._add([one for row in basics.state.awaited.values() for one in row.subscriptions])
+
+    def wait_for(self, given: AwaitSession) -> None:
+        """Get the events of a session that is about to move here."""
+        key, state = session_key(given.user, given.session), self._state
+        if (reason := self._obstacle(key, given.owner_epoch)) is not None:
+            self._journal.emit(SessionMoveRefused(given.user, given.session, reason))
+            return
+        before = state.awaited.get(key)
+        known = {each.id for each in before.subscriptions} if before is not None else set[str]()
+        wanted = AwaitedRow(given.owner_epoch, given.source, 0, given.subscriptions)
+        if before is None or (before.owner_epoch, before.source, before.subscriptions) != (
+            wanted.owner_epoch,
+            wanted.source,
+            wanted.subscriptions,
+        ):
+            awaited = records.SessionAwaited(
+                at_us=state.wall_us,
+                user=given.user,
+                session=given.session,
+                owner_epoch=given.owner_epoch,
+                source=given.source,
+                subscriptions=given.subscriptions,
+            )
+            self._journal.write(awaited, urgent=True)
+            wanted_ids = {each.id for each in given.subscriptions}
+            self._remove([each for each in before.subscriptions if each.id not in wanted_ids] if before else [])
+            self._add([each for each in given.subscriptions if each.id not in known])
+        self._report_when_effective(given)
+
+    def forget(self, given: ForgetAwaited) -> None:
+        """Take no events for a session any more, which stays where it is."""
+        key = session_key(given.user, given.session)
+        if (row := self._state.awaited.get(key)) is not None and key not in self._importing:
+            stays = records.SessionNotAwaited(at_us=self._state.wall_us, user=given.user, session=given.session)
+            self._journal.write(stays, urgent=True)
+            self._remove(row.subscriptions)
+
+    def import_session(self, given: ImportSession) -> None:
+        """Become the owner of an exported session."""
+        try:
+            exported = decode_export(given.export)
+        except RemoteProtocolError as error:
+            self._journal.emit(SessionMoveRefused("", "", str(error)))
+            return
+        moving = exported.session
+        session = self._state.sessions.get(moving.key)
+        if session is not None and not session.is_fenced and session.owner_epoch == moving.owner_epoch:
+            self._report_owned(exported)
+        elif (reason := self._obstacle(moving.key, moving.owner_epoch)) is not None:
+            self._journal.emit(SessionMoveRefused(moving.user, moving.name, reason))
+        elif moving.key not in self._importing:
+            self._importing.add(moving.key)
+            try:
+                self._after_past(exported, partial(self._import, exported, given.export))
+            except RemoteProtocolError as error:
+                self._importing.discard(moving.key)
+                self._journal.emit(SessionMoveRefused(moving.user, moving.name, str(error)))
+
+    def _import(self, exported: ExportedSession, export: bytes) -> None:
+        moving, state = exported.session, self._state
+        self._importing.discard(moving.key)
+        if (reason := self._obstacle(moving.key, moving.owner_epoch)) is not None:
+            self._journal.emit(SessionMoveRefused(moving.user, moving.name, reason))
+            return
+        row = state.awaited.get(moving.key)
+        awaited = () if row is None else row.subscriptions
+        imported = records.SessionImported(
+            at_us=state.wall_us, user=moving.user, session=moving.name, owner_epoch=moving.owner_epoch, export=export
+        )
+        self._journal.write(imported, urgent=True)
+        session = state.sessions[moving.key]
+        self._subscriptions.take_over(session)
+        self._forget_routes(awaited)
+        for each in awaited:
+            if each.id not in state.subscriptions:
+                self._interest.remove(each.id)
+        self._links.take_over(session)
+        self._presence.take_over(session)
+        self._report_owned(exported)
+
+    def _report_owned(self, exported: ExportedSession) -> None:
+        moving, state = exported.session, self._state
+        session = state.sessions[moving.key]
+        kept = [state.subscriptions[each].subscription for each in session.subscriptions]
+        owned = SessionOwned(moving.user, moving.name, moving.owner_epoch)
+        self._subscriptions.when_used(kept, lambda: self._journal.emit(owned))
+
+    def _obstacle(self, key: str, owner_epoch: int) -> str | None:
+        """Return why a session cannot move here, None if it can."""
+        session = self._state.sessions.get(key)
+        if session is None or (session.is_fenced and session.owner_epoch < owner_epoch):
+            return None
+        return f"the session is here, with the owner epoch {session.owner_epoch}"
+
+    def _add(self, subscriptions: Sequence[Subscription]) -> None:
+        """Tell the other servers, and publishing agents, what is wanted."""
+        self._interest.add_earlier(subscriptions)
+        for subscription in subscriptions:
+            try:
+                entries = entries_of(subscription)
+            except FilterError:
+                continue
+            names = self._routes[subscription.id] = [f"{subscription.id} {place}" for place in range(len(entries))]
+            for name, entry in zip(names, entries, strict=True):
+                self._filters.add_route(name, entry.subject, entry.interest.filter)
+
+    def _remove(self, subscriptions: Sequence[Subscription]) -> None:
+        for each in subscriptions:
+            self._interest.remove(each.id)
+        self._forget_routes(subscriptions)
+
+    def _forget_routes(self, subscriptions: Sequence[Subscription]) -> None:
+        for each in subscriptions:
+            for name in self._routes.pop(each.id, ()):
+                self._filters.remove_route(name)
+
+    def _report_when_effective(self, given: AwaitSession) -> None:
+        """Report once every subscription is effective at all other servers, and no agent holds its events back."""
+        report = AwaitedEffective(given.user, given.session, given.owner_epoch)
+        waiting = {each.id for each in given.subscriptions}
+
+        def effective(identity: str = "") -> None:
+            waiting.discard(identity)
+            if not waiting:
+                self._filters.when_used(given.subscriptions, lambda: self._journal.emit(report))
+
+        if not waiting:
+            effective()
+        for each in given.subscriptions:
+            self._interest.when_effective(each.id, None, partial(effective, each.id))

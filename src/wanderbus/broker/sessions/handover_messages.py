@@ -1,0 +1,174 @@
+"""Inputs and outputs of the broker about sessions that move from server to server (SPEC L; DESIGN 10.6, 10.14)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus.event import EventId
+from wanderbus.machine import Input, Output
+from wanderbus.subscription import Subscription
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """End of a server's log, and what the server has sent to another one until there.
+
+    ``epoch`` and ``number`` are those of the last notification in the session of the other server; ``number`` is 0 if
+    there was none. ``direct`` is the number of the last event that was sent directly, in ``incarnation``.
+    """
+
+    end: EventId
+    epoch: int = 0
+    number: int = 0
+    incarnation: int = 0
+    direct: int = 0
+
+
+class MoveSession(Output, frozen=True):
+    """Move a session of this server to the server ``target``; :class:`SessionMoveEnded` answers it."""
+
+    user: str
+    session: str
+    target: str
+
+
+class SessionMoveEnded(Input, frozen=True):
+    """The session is at ``target`` now, or it stays here because of ``reason``."""
+
+    user: str
+    session: str
+    target: str
+    reason: str = ""
+
+
+# At the source -------------------------------------------------------------------------------------------------------
+
+
+class HeadWanted(Input, frozen=True):
+    """The server ``server`` asks how far this log goes; :class:`HeadFound` with the same ``request`` answers it."""
+
+    server: str
+    request: int
+
+
+class HeadFound(Output, frozen=True):
+    """Answer to :class:`HeadWanted`."""
+
+    server: str
+    request: int
+    head: Head
+
+
+class FenceSession(Input, frozen=True):
+    """Another server becomes the owner of a session in ``owner_epoch``: give up the session and export it.
+
+    :class:`SessionExported` answers it, also when it is repeated; :class:`SessionMoveRefused` if the epoch is too low.
+    In a domain of several servers, ``target`` gets the events for ``subscriptions`` already; the ``heads`` of all other
+    servers were taken after that. The session is fenced once everything below them is here.
+    """
+
+    user: str
+    session: str
+    owner_epoch: int
+    target: str = ""
+    subscriptions: tuple[str, ...] = ()
+    heads: tuple[Head, ...] = ()
+
+
+class KeepSession(Input, frozen=True):
+    """Do not give up a session; :class:`SessionMoveRefused` answers it, unless it is too late for that."""
+
+    user: str
+    session: str
+
+
+class DropExport(Input, frozen=True):
+    """The next owner of a fenced session has it durably, so its export is no longer needed."""
+
+    user: str
+    session: str
+
+
+class SessionExported(Output, frozen=True):
+    """The session is durably fenced here; its owner in ``owner_epoch`` begins with ``export``."""
+
+    user: str
+    session: str
+    owner_epoch: int
+    export: bytes
+
+
+class SessionMoveRefused(Output, frozen=True):
+    """A session was not fenced, or not imported, because of ``reason``; nothing has changed.
+
+    With ``has_more`` the session has a further subscription, for which the target gets no events yet.
+    """
+
+    user: str
+    session: str
+    reason: str
+    has_more: bool = False
+
+
+# At the target -------------------------------------------------------------------------------------------------------
+
+
+class AwaitSession(Input, frozen=True):
+    """The server ``source`` is about to give a session to this one, which will own it in ``owner_epoch``.
+
+    Get the events for its ``subscriptions`` from now on. :class:`AwaitedEffective` answers it, also when it is repeated
+    with further subscriptions; :class:`SessionMoveRefused` if the session is here.
+    """
+
+    user: str
+    session: str
+    owner_epoch: int
+    source: str
+    subscriptions: tuple[Subscription, ...]
+
+
+class AwaitedEffective(Output, frozen=True):
+    """Every event for the subscriptions of a session reaches this server, which awaits the session durably."""
+
+    user: str
+    session: str
+    owner_epoch: int
+
+
+class ForgetAwaited(Input, frozen=True):
+    """The session stays where it is."""
+
+    user: str
+    session: str
+
+
+class ImportSession(Input, frozen=True):
+    """This server becomes the owner of a session; ``export`` is that of :class:`SessionExported`.
+
+    :class:`SessionOwned` answers it, also when it is repeated; :class:`SessionMoveRefused` if the session is here.
+    """
+
+    export: bytes
+
+
+class SessionOwned(Output, frozen=True):
+    """The session is durably owned here, in ``owner_epoch``."""
+
+    user: str
+    session: str
+    owner_epoch: int
+
+
+HandoverInput = (
+    HeadWanted
+    | FenceSession
+    | KeepSession
+    | DropExport
+    | AwaitSession
+    | ForgetAwaited
+    | ImportSession
+    | SessionMoveEnded
+)
+"""Inputs of the broker about sessions that move."""
+
+HandoverOutput = MoveSession | HeadFound | SessionExported | SessionMoveRefused | AwaitedEffective | SessionOwned
+"""Outputs of the broker about sessions that move."""
