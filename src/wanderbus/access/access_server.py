@@ -70,6 +70,7 @@ from wanderbus.peers.parts import (
 )
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.peers.server_traffic import ServerTraffic
+from wanderbus.peers.session_handovers import SessionHandovers
 from wanderbus.peers.session_owners import SessionOwners
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.transport import TransportInput
@@ -205,9 +206,10 @@ class AccessServer:
 
     def _make_traffic(self, servers: ServerParts) -> ServerTraffic:
         """Return the traffic with the other servers, which decides where new calls are served, too."""
-        owners = SessionOwners(servers.others, self.broker.state, self._user_agent.contact_uri)
-        domain = self.broker.config.domain
-        return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided)
+        state, domain = self.broker.state, self.broker.config.domain
+        owners = SessionOwners(servers.others, state, self._user_agent.contact_uri)
+        handovers = SessionHandovers(servers.others, state)
+        return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided, handovers)
 
     @property
     def refused(self) -> Counter[str]:

@@ -26,6 +26,7 @@ from wanderbus.broker.messages import (
     SendOnLink,
     ServerAsked,
 )
+from wanderbus.broker.sessions.handover_messages import HandoverOutput
 from wanderbus.broker.signals import BrokerOutput, ForInterest, ForLeaders
 from wanderbus.composition import Composition
 from wanderbus.datachannel import Transports
@@ -119,6 +120,7 @@ class LinkTraffic:
         for_servers: list[SendOnLink | LinkDropped] = []
         for_leaders: list[ForLeaders] = []
         for_interest: list[ForInterest] = []
+        for_handovers: list[HandoverOutput] = []
         dropped: list[tuple[DeviceSession, str]] = []
         by_link = self._sessions.by_link
         for output in outputs:
@@ -148,6 +150,8 @@ class LinkTraffic:
                     for_leaders.append(output)
                 case _ if isinstance(output, ForInterest):
                     for_interest.append(output)
+                case _ if isinstance(output, HandoverOutput):
+                    for_handovers.append(output)
                 case DevicesDoubted(user=user):
                     for_transports += self._signalling.probes(user)
                 case ServerAsked(link=link):
@@ -161,7 +165,7 @@ class LinkTraffic:
         if for_baseline:
             self._parts.give(BASELINE, for_baseline)
         if self._servers is not None:
-            self._servers.give_broker_outputs(for_servers, for_leaders, for_interest)
+            self._servers.give_broker_outputs(for_servers, for_leaders, for_interest, for_handovers)
         for session, reason in dropped:
             self._signalling.end(session, reason)
 

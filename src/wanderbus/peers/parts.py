@@ -18,6 +18,7 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
 )
 from wanderbus.peers.owner_messages import OwnersInput, OwnersOutput
+from wanderbus.peers.session_handovers import HandoversInput, HandoversOutput
 
 LeadersInput = ForLeaders | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
 InterestInput = (
@@ -32,6 +33,7 @@ SERVER_LINKS: Final = Part[ServerLinksInput, ServerLinksOutput]("servers")
 LEADERS: Final = Part[LeadersInput, AboutServers]("leaders")
 DECENTRALISED_INTEREST: Final = Part[InterestInput, AboutServers]("decentralised_interest")
 OWNERS: Final = Part[OwnersInput, OwnersOutput]("owners")
+HANDOVERS: Final = Part[HandoversInput, HandoversOutput]("handovers")
 
 SERVER_SOCKET: Final = SERVER_LINKS.name
 """Socket of the links to other servers."""

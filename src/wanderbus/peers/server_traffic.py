@@ -7,7 +7,7 @@ order between two servers use the link that the one with the lower name has open
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from wanderbus.broker.messages import (
@@ -22,11 +22,13 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.servers.server_users import server_user
+from wanderbus.broker.sessions.handover_messages import HandoverOutput
 from wanderbus.broker.signals import BrokerInput, ForInterest, ForLeaders
 from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, INTEREST_PREFIX
 from wanderbus.channels.interest.multicast import MulticastCounts
 from wanderbus.composition import Composition
 from wanderbus.machine import Output, scoped
+from wanderbus.peers.handover_messages import HANDOVER_PREFIX
 from wanderbus.peers.leader_status import LeaderStatus
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -45,6 +47,7 @@ from wanderbus.peers.owner_messages import OWNER_PREFIX, CallRedirected, CallSer
 from wanderbus.peers.parts import (
     BROKER,
     DECENTRALISED_INTEREST,
+    HANDOVERS,
     LEADERS,
     OWNERS,
     SERVER_LINKS,
@@ -53,6 +56,7 @@ from wanderbus.peers.parts import (
     LeadersInput,
 )
 from wanderbus.peers.server_parts import ServerParts
+from wanderbus.peers.session_handovers import HandoversInput, HandoversOutput, SessionHandovers
 from wanderbus.peers.session_owners import SessionOwners
 
 FIRST_LINK: Final = 2**48
@@ -69,6 +73,7 @@ class ServerTraffic:
     :param domain: the domain of the servers, which their users at the broker have
     :param owners: decides where new calls are served; None serves all here
     :param on_decided: is called with each decision
+    :param handovers: moves sessions between the servers; None moves none
     """
 
     def __init__(
@@ -78,11 +83,13 @@ class ServerTraffic:
         domain: str,
         owners: SessionOwners | None = None,
         on_decided: Callable[[CallServed | CallRedirected], None] = lambda decision: None,
+        handovers: SessionHandovers | None = None,
     ) -> None:
         self._parts = parts
         self._name, self._links, self._leaders, self._interest, self._others = servers
         self._owners = owners
         self._on_decided = on_decided
+        self._handovers = handovers
         self._domain = domain
         self._accepted: set[int] = set()
         """Links that other servers have opened."""
@@ -92,6 +99,8 @@ class ServerTraffic:
             parts.add(DECENTRALISED_INTEREST, self._interest.step, self.route_interest)
         if owners is not None:
             parts.add(OWNERS, owners.step, self.route_owners)
+        if handovers is not None:
+            parts.add(HANDOVERS, handovers.step, self.route_handovers)
 
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of this server's session at each leader."""
@@ -120,12 +129,16 @@ class ServerTraffic:
         for_leaders: list[LeadersInput] = []
         for_interest: list[InterestInput] = []
         for_owners: list[OwnersInput] = []
+        for_handovers: list[HandoversInput] = []
         read: dict[int, int] = {}
         for output in outputs:
             match output:
                 case ServerMessageReceived(link=link, server=server, payload=payload):
                     if self._owners is not None and payload[:1] == OWNER_PREFIX:
                         for_owners.append(ServerMessageReceived(link, server, payload[1:]))
+                        read[link] = read.get(link, 0) + 1
+                    elif self._handovers is not None and payload[:1] == HANDOVER_PREFIX:
+                        for_handovers.append(ServerMessageReceived(link, server, payload[1:]))
                         read[link] = read.get(link, 0) + 1
                     elif self._interest is not None and payload[:1] in _PREFIXES:
                         if payload[:1] == CAUSAL_PREFIX:
@@ -142,6 +155,7 @@ class ServerTraffic:
                 case ServerLinkOpened(link=link, server=server, is_ours=is_ours):
                     self._parts.emit(output)
                     for_owners.append(output)
+                    for_handovers.append(output)
                     if is_ours and self._leaders.has(server):
                         for_leaders.append(output)
                     elif not is_ours:
@@ -155,6 +169,7 @@ class ServerTraffic:
                 case ServerLinkClosed(link=link, server=server, reason=reason):
                     self._parts.emit(output)
                     for_owners.append(output)
+                    for_handovers.append(output)
                     if link in self._accepted:
                         self._accepted.remove(link)
                         for_broker.append(LinkClosed(link, reason))
@@ -176,6 +191,8 @@ class ServerTraffic:
         self._parts.give(BROKER, for_broker)
         if self._owners is not None:
             self._parts.give(OWNERS, for_owners)
+        if self._handovers is not None:
+            self._parts.give(HANDOVERS, for_handovers)
         # The windows of the session bound the events, so a link needs no other bound.
         self._parts.give(SERVER_LINKS, [ConsumedOnServerLink(link, count) for link, count in read.items()])
 
@@ -197,7 +214,11 @@ class ServerTraffic:
                 others.append(output)
         self._route(others)
 
-    def _route(self, outputs: list[AboutServers]) -> None:
+    def route_handovers(self, outputs: list[HandoversOutput], now: float) -> None:
+        """Pass messages to the links, and requests to the broker, each as one batch."""
+        self._route(outputs)
+
+    def _route(self, outputs: Sequence[AboutServers | HandoversOutput]) -> None:
         for_links: list[ServerLinksInput] = []
         for_broker: list[BrokerInput] = []
         for output in outputs:
@@ -215,8 +236,11 @@ class ServerTraffic:
         for_links: Iterable[SendOnLink | LinkDropped],
         for_leaders: list[ForLeaders],
         for_interest: list[ForInterest],
+        for_handovers: list[HandoverOutput],
     ) -> None:
-        """Pass the broker's outputs for links of other servers, and those about leaders and interest."""
+        """Pass the broker's outputs for links of other servers, and those about leaders, interest and handovers."""
+        if self._handovers is not None:
+            self._parts.give(HANDOVERS, for_handovers)
         if self._interest is not None:
             self._parts.give(DECENTRALISED_INTEREST, for_interest)
         self._parts.give(LEADERS, for_leaders)

@@ -16,7 +16,7 @@ A call that comes back after its redirection is served: the caller could not rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final, Protocol
 
 from wanderbus.broker.state.rows import SessionRow
@@ -30,6 +30,7 @@ from wanderbus.peers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
+from wanderbus.peers.open_links import OpenLinks
 from wanderbus.peers.owner_messages import (
     CallRedirected,
     CallServed,
@@ -49,6 +50,9 @@ ANSWER_S: Final = 0.5
 FIRST_LINKS_S: Final = 5.0
 """Time after the start in which a question also waits for servers that had no link yet."""
 
+LOOK_S: Final = 0.01
+"""Pause until a call looks again whether the session of its user has arrived at its next owner."""
+
 QUESTIONS_MAX: Final = 1_024
 """Largest number of calls that wait for answers; a further one is served here."""
 
@@ -62,9 +66,30 @@ REDIRECTED_MAX: Final = 4_096
 class SessionsByUser(Protocol):
     """The sessions of a server by user."""
 
+    @property
+    def exports(self) -> Container[str]:
+        """Return the keys of the sessions that have left, and that their next owner may not have yet."""
+        ...
+
     def sessions_of(self, user: str) -> Sequence[SessionRow]:
         """Return the sessions of a user."""
         ...
+
+
+def owns(server: SessionsByUser, user: str) -> bool:
+    """Return whether a server has subscriptions of ``user``, or notifications that wait.
+
+    While a session is on its way to another server, it is still here: it has to be nowhere else.
+    """
+    sessions = server.sessions_of(user)
+    return any(
+        each.key in server.exports if each.is_fenced else bool(each.subscriptions or each.waiting) for each in sessions
+    )
+
+
+def leaves(server: SessionsByUser, user: str) -> bool:
+    """Return whether a session of ``user`` has left a server, and is not at its next owner yet."""
+    return any(each.is_fenced and each.key in server.exports for each in server.sessions_of(user))
 
 
 class _Question:
@@ -88,8 +113,7 @@ class SessionOwners:
         self._others = tuple(others)
         self._sessions = sessions
         self._contact = contact
-        self._links: dict[str, list[int]] = {}
-        """Open links by server, the newest last."""
+        self._links = OpenLinks()
         self._unseen = set(self._others)
         """Servers without a link since the start."""
         self._unseen_until = 0.0
@@ -97,6 +121,8 @@ class SessionOwners:
         self._requests: dict[str, int] = {}
         """Number of the question of each call that is not decided."""
         self._last_request = 0
+        self._held: dict[str, tuple[str, float]] = {}
+        """User of each call that waits until the session is at its next owner, and until when it waits."""
         self._redirected: dict[str, float] = {}
         """Redirected calls, and the second until which each is remembered; the oldest is first."""
         self._outputs: list[OwnersOutput] = []
@@ -118,6 +144,8 @@ class SessionOwners:
                     self._on_link_opened(link, server)
                 case ServerLinkClosed(link=link, server=server):
                     self._on_link_closed(link, server)
+                case TimerFired(key=str(call)):
+                    self._look_again(call, now)
                 case TimerFired(key=int(request)):
                     if question := self._questions.get(request):
                         self._serve(question.call)
@@ -126,15 +154,18 @@ class SessionOwners:
 
     def owns(self, user: str) -> bool:
         """Return whether this server has subscriptions of ``user``, or notifications that wait."""
-        sessions = self._sessions.sessions_of(user)
-        return any(not each.is_fenced and bool(each.subscriptions or each.waiting) for each in sessions)
+        return owns(self._sessions, user)
 
     def _on_wanted(self, wanted: OwnerWanted, now: float) -> None:
         call, user = wanted.call, wanted.user
-        if call in self._requests:
+        if call in self._requests or call in self._held:
             return
         has_returned = self._redirected.pop(call, now) > now
-        asked = set(self._links) | (self._unseen if now < self._unseen_until else set())
+        asked = set(self._links.servers) | (self._unseen if now < self._unseen_until else set())
+        if leaves(self._sessions, user) and len(self._held) < QUESTIONS_MAX:
+            self._held[call] = user, now + ANSWER_S
+            self._outputs.append(SetTimer(call, now + LOOK_S))
+            return
         if has_returned or not asked or len(self._questions) >= QUESTIONS_MAX or self.owns(user):
             self._outputs.append(CallServed(call))
             return
@@ -142,8 +173,20 @@ class SessionOwners:
         request = self._requests[call] = self._last_request
         self._questions[request] = _Question(call, user, asked)
         self._outputs.append(SetTimer(request, now + ANSWER_S))
-        for server in sorted(asked & self._links.keys()):
+        for server in sorted(asked & self._links.servers):
             self._send(server, OwnerAsked(request, user))
+
+    def _look_again(self, call: str, now: float) -> None:
+        """Decide a call for a session that has left; serve it if the session takes too long."""
+        user, until = self._held[call]
+        if not leaves(self._sessions, user):
+            del self._held[call]
+            self._on_wanted(OwnerWanted(call, user), now)
+        elif now < until:
+            self._outputs.append(SetTimer(call, now + LOOK_S))
+        else:
+            del self._held[call]
+            self._outputs.append(CallServed(call))
 
     def _on_message(self, received: ServerMessageReceived, now: float) -> None:
         server = received.server
@@ -169,7 +212,7 @@ class SessionOwners:
 
     def _on_link_opened(self, link: int, server: str) -> None:
         """Repeat the questions without an answer: a link that failed may have lost them."""
-        self._links.setdefault(server, []).append(link)
+        self._links.opened(link, server)
         self._unseen.discard(server)
         for request, question in self._questions.items():
             if server in question.unanswered:
@@ -177,12 +220,8 @@ class SessionOwners:
 
     def _on_link_closed(self, link: int, server: str) -> None:
         """Expect no answer of a server without a link."""
-        links = self._links.get(server, [])
-        if link in links:
-            links.remove(link)
-        if links or server not in self._links:
+        if not self._links.closed(link, server):
             return
-        del self._links[server]
         for question in list(self._questions.values()):
             self._strike(question, server)
 
@@ -210,4 +249,5 @@ class SessionOwners:
         self._redirected[call] = now + RETURN_S
 
     def _send(self, server: str, message: Message) -> None:
-        self._outputs.append(SendOnServerLink(self._links[server][-1], encode(message)))
+        if (link := self._links.newest(server)) is not None:
+            self._outputs.append(SendOnServerLink(link, encode(message)))

@@ -12,6 +12,7 @@ from wanderbus import protocol
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import DiskFreed, DiskFull, LinkDropped, LogBegins, SendOnLink
 from wanderbus.broker.rollback.messages import LogRolledBack, ServerStarted
+from wanderbus.broker.sessions.handover_messages import HandoverOutput
 from wanderbus.broker.signals import BrokerOutput, ForInterest, ForLeaders
 from wanderbus.broker.state.start import has_moved
 from wanderbus.broker.state.state import BrokerState
@@ -35,6 +36,7 @@ from wanderbus.peers.multicast_group import MulticastGroup
 from wanderbus.peers.parts import BROKER, DECENTRALISED_INTEREST, MULTICAST_SOCKET, SERVER_LINKS
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.peers.server_traffic import ServerTraffic
+from wanderbus.peers.session_handovers import SessionHandovers
 from wanderbus.records import SERVER_LOG
 from wanderbus.simulation.broker_host import BrokerHost
 from wanderbus.simulation.disk import DiskCopy
@@ -94,11 +96,15 @@ class DomainNode(BrokerHost):
         self._reports = _LinkReports()
         links: Any = self._reports
         servers = ServerParts(self.channels.server, links, self.sessions, self.interest)
-        self._traffic = ServerTraffic(self._parts, servers, DOMAIN)
+        self._traffic = ServerTraffic(self._parts, servers, DOMAIN, handovers=self._make_handovers(state))
         # No order may break a promise; an access server starts its broker first.
         starts = [lambda: self.feed(ServerStarted()), self._request_links]
         for start in starts if epoch % 2 else reversed(starts):
             start()
+
+    def _make_handovers(self, state: BrokerState) -> SessionHandovers | None:
+        """Return what moves sessions to other servers and from them; None moves none."""
+        return None
 
     def _request_links(self) -> None:
         self._traffic.start(self._world.now)
@@ -156,6 +162,7 @@ class DomainNode(BrokerHost):
         for_links: list[SendOnLink | LinkDropped] = []
         for_leaders: list[ForLeaders] = []
         for_interest: list[ForInterest] = []
+        for_handovers: list[HandoverOutput] = []
         for output in outputs:
             match output:
                 case SendOnLink(link=link, payload=payload) if link not in self._wires:
@@ -168,9 +175,11 @@ class DomainNode(BrokerHost):
                     for_leaders.append(output)
                 case _ if isinstance(output, ForInterest):
                     for_interest.append(output)
+                case _ if isinstance(output, HandoverOutput):
+                    for_handovers.append(output)
                 case _:
                     self._parts.emit(output)
-        self._traffic.give_broker_outputs(for_links, for_leaders, for_interest)
+        self._traffic.give_broker_outputs(for_links, for_leaders, for_interest, for_handovers)
         self._traffic.consumed(self.broker.take_done())
 
     def _perform(self, output: Input | Output) -> None:

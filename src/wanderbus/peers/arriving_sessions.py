@@ -1,0 +1,140 @@
+"""Sessions that come from another server: awaited, taken over, and reported to the source (SPEC L-02 to L-04)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from wanderbus.broker.sessions.handover_messages import (
+    AwaitedEffective,
+    AwaitSession,
+    ForgetAwaited,
+    ImportSession,
+    SessionMoveRefused,
+    SessionOwned,
+)
+from wanderbus.broker.state.exported_session import decode_export
+from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.peers.handover_messages import (
+    Message,
+    Move,
+    MoveAwaited,
+    MoveReady,
+    MoveRefused,
+    MoveTaken,
+    MoveWithdrawn,
+    Part,
+    decode_offer,
+    encode,
+)
+from wanderbus.peers.messages import SendOnServerLink
+from wanderbus.peers.open_links import OpenLinks
+
+ARRIVING_BYTES_MAX: Final = 256 * 2**20
+"""Largest size of what one server has sent of sessions that are not complete here."""
+
+ArrivingOutput = SendOnServerLink | AwaitSession | ForgetAwaited | ImportSession
+
+
+class ArrivingSessions:
+    """The part of the target in moves of sessions; ``emit`` takes its outputs."""
+
+    def __init__(self, state: BrokerState, links: OpenLinks, emit: Callable[[ArrivingOutput], None]) -> None:
+        self._state = state
+        self._links = links
+        self._emit = emit
+        self._sources: dict[tuple[str, str], tuple[str, Move]] = {}
+        """Source and move of each session that is awaited, or was imported, in this life."""
+        self._parts: dict[str, dict[tuple[Move, str], bytearray]] = {}
+        """Offers and exports that are not complete, by source."""
+
+    # The broker --------------------------------------------------------------------------------------------------
+
+    def effective(self, effective: AwaitedEffective) -> None:
+        """Tell the source that every event for the session reaches this server."""
+        self._answer((effective.user, effective.session), effective.owner_epoch, MoveReady)
+
+    def owned(self, owned: SessionOwned) -> None:
+        """Tell the source that the session is here."""
+        self._answer((owned.user, owned.session), owned.owner_epoch, MoveTaken)
+
+    def refused(self, refused: SessionMoveRefused) -> None:
+        """Tell the source that the session cannot come here."""
+        if (found := self._sources.pop((refused.user, refused.session), None)) is not None:
+            source, move = found
+            self._send(source, MoveRefused(move, refused.reason[:1_024]))
+
+    def _answer(self, key: tuple[str, str], owner_epoch: int, answer: type[MoveReady | MoveTaken]) -> None:
+        source, move = self._sources.get(key, ("", None))
+        if move is not None and move.owner_epoch == owner_epoch:
+            self._send(source, answer(move))
+
+    # Other servers -----------------------------------------------------------------------------------------------
+
+    def link_opened(self, server: str) -> None:
+        """Ask what has become of the sessions that are awaited from ``server``; what was not complete comes again."""
+        self._parts.pop(server, None)
+        for key, row in self._state.awaited.items():
+            if row.source == server:
+                user, _, session = key.rpartition("/")
+                self._send(server, MoveAwaited(Move(user, session, row.owner_epoch)))
+
+    def received(self, server: str, message: Part | MoveWithdrawn) -> None:
+        """Take a message of a source; raise :class:`RemoteProtocolError` if it is not what a source sends."""
+        move = message.move
+        if isinstance(message, MoveWithdrawn):
+            awaited = self._state.awaited.get(session_key(*move.key))
+            if awaited is not None and (awaited.source, awaited.owner_epoch) == (server, move.owner_epoch):
+                self._sources.pop(move.key, None)
+                self._emit(ForgetAwaited(*move.key))
+        elif (data := self._complete(server, message)) is not None:
+            self._sources[move.key] = server, move
+            if message.what == "offer":
+                self._await(server, move, data)
+            else:
+                self._import(server, move, data)
+
+    def _complete(self, server: str, part: Part) -> bytes | None:
+        """Add a part to those before it; return all of them behind the last one."""
+        of_server = self._parts.setdefault(server, {})
+        key = part.move, part.what
+        if part.number == 0:
+            of_server[key] = bytearray()
+        data = of_server.get(key)
+        if data is None:
+            return None
+        data += part.data
+        if sum(map(len, of_server.values())) > ARRIVING_BYTES_MAX:
+            raise RemoteProtocolError(f"sessions of more than {ARRIVING_BYTES_MAX} bytes are on their way", None)
+        if not part.is_last:
+            return None
+        del of_server[key]
+        return bytes(data)
+
+    def _await(self, server: str, move: Move, data: bytes) -> None:
+        offered = decode_offer(data)
+        if any((each.owner, each.session) != move.key for each in offered):
+            raise RemoteProtocolError("an offer has a subscription of another session", None)
+        self._emit(AwaitSession(*move.key, move.owner_epoch, server, offered))
+
+    def _import(self, server: str, move: Move, data: bytes) -> None:
+        """Import a session that this server awaits from ``server``, or has from there already."""
+        exported = decode_export(data)
+        session = exported.session
+        if (session.user, session.name, session.owner_epoch, exported.source) != (*move.key, move.owner_epoch, server):
+            raise RemoteProtocolError("an export is that of another session", None)
+        awaited, here = self._state.awaited.get(session.key), self._state.sessions.get(session.key)
+        is_awaited = awaited is not None and (awaited.source, awaited.owner_epoch) == (server, move.owner_epoch)
+        is_here = here is not None and not here.is_fenced and here.owner_epoch >= move.owner_epoch
+        if is_here or (here is not None and here.owner_epoch > move.owner_epoch):
+            self._send(server, MoveTaken(move))
+        elif is_awaited:
+            self._emit(ImportSession(data))
+        else:
+            self._send(server, MoveRefused(move, f"the session {session.name!r} of {session.user} is not awaited"))
+
+    def _send(self, server: str, message: Message) -> None:
+        if (link := self._links.newest(server)) is not None:
+            self._emit(SendOnServerLink(link, encode(message)))

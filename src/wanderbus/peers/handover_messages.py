@@ -1,0 +1,144 @@
+"""Messages between servers about sessions that move (SPEC L-02; DESIGN 10.6).
+
+::
+
+    source                                                target
+      │ Part of an offer: the subscriptions  ────────────▶  │  awaits the session, tells all servers what it wants
+      │ ◀────────────────────────────────────── MoveReady   │
+      │ HeadAsked, HeadTold: all other servers              │
+      │ fences                                              │
+      │ Part of an export: everything        ────────────▶  │  imports
+      │ ◀────────────────────────────────────── MoveTaken   │
+      │ drops the export                                    │
+
+A message is a prefix and a msgpack array whose first item is the kind.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from wanderbus.broker.sessions.handover_messages import Head
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.subscription import Subscription
+
+HANDOVER_PREFIX: Final = b"\x05"
+"""First byte of a message about a session that moves; messages of agents are arrays, and begin with another."""
+
+PART_BYTES_MAX: Final = 32 * 2**10
+"""Largest part of an offer or an export in one message."""
+
+Name = Annotated[str, msgspec.Meta(max_length=1_024)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Move(msgspec.Struct, frozen=True, array_like=True):
+    """A move of a session: the target owns it in ``owner_epoch``."""
+
+    user: Name
+    session: Name
+    owner_epoch: Count
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return user and name of the session."""
+        return self.user, self.session
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Part ``number`` of an offer or an export, counted from 0; a part 0 begins again."""
+
+    move: Move
+    what: Literal["offer", "export"]
+    number: Count
+    is_last: bool
+    data: bytes
+
+
+class MoveReady(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Every event for the offered subscriptions reaches the target."""
+
+    move: Move
+
+
+class MoveTaken(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """The target owns the session durably."""
+
+    move: Move
+
+
+class MoveRefused(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The target does not take the session."""
+
+    move: Move
+    reason: Name
+
+
+class MoveWithdrawn(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """The session stays at the source."""
+
+    move: Move
+
+
+class MoveAwaited(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """The target still waits for the session: what has become of it?"""
+
+    move: Move
+
+
+class HeadAsked(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """How far does your log go?"""
+
+    request: Count
+
+
+class HeadTold(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Answer to ``request``."""
+
+    request: Count
+    head: Head
+
+
+Message = Part | MoveReady | MoveTaken | MoveRefused | MoveWithdrawn | MoveAwaited | HeadAsked | HeadTold
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+_offer: Final[msgspec.msgpack.Decoder[tuple[Subscription, ...]]] = msgspec.msgpack.Decoder(tuple[Subscription, ...])
+
+
+def encode(message: Message) -> bytes:
+    """Return the bytes of ``message``, with the prefix."""
+    return HANDOVER_PREFIX + _encoder.encode(message)
+
+
+def decode(payload: bytes) -> Message:
+    """Return the message in ``payload``, without the prefix; :class:`RemoteProtocolError` if it is invalid."""
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a message about a session that moves: {error}", None) from None
+
+
+def encode_offer(subscriptions: tuple[Subscription, ...]) -> bytes:
+    """Return the bytes of an offer."""
+    return _encoder.encode(subscriptions)
+
+
+def decode_offer(data: bytes) -> tuple[Subscription, ...]:
+    """Return the subscriptions of an offer; :class:`RemoteProtocolError` for invalid data."""
+    try:
+        return _offer.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not an offer of a session: {error}", None) from None
+
+
+def parts_of(move: Move, what: Literal["offer", "export"], data: bytes) -> list[Part]:
+    """Return the messages with ``data``."""
+    starts = range(0, max(1, len(data)), PART_BYTES_MAX)
+    last = starts[-1]
+    return [
+        Part(move, what, number, start == last, data[start : start + PART_BYTES_MAX])
+        for number, start in enumerate(starts)
+    ]

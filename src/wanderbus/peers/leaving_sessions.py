@@ -1,0 +1,241 @@
+"""Sessions that leave this server: offered, fenced when the target is ready, and sent (SPEC L-02 to L-04, L-06)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Literal
+
+from wanderbus.broker.sessions.handover_messages import (
+    DropExport,
+    FenceSession,
+    Head,
+    HeadFound,
+    HeadWanted,
+    KeepSession,
+    MoveSession,
+    SessionExported,
+    SessionMoveEnded,
+    SessionMoveRefused,
+)
+from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.machine import CancelTimer, SetTimer
+from wanderbus.peers.handover_messages import (
+    HeadAsked,
+    HeadTold,
+    Message,
+    Move,
+    MoveAwaited,
+    MoveReady,
+    MoveRefused,
+    MoveTaken,
+    MoveWithdrawn,
+    encode,
+    encode_offer,
+    parts_of,
+)
+from wanderbus.peers.messages import SendOnServerLink
+from wanderbus.peers.open_links import OpenLinks
+
+MOVE_S: Final = 30.0
+"""Time after which a session stays here if it has not been fenced."""
+
+MOVES_MAX: Final = 256
+"""Largest number of sessions that are on their way at once; a further move is refused."""
+
+LeavingOutput = (
+    SendOnServerLink | SetTimer | CancelTimer | SessionMoveEnded | FenceSession | KeepSession | DropExport | HeadWanted
+)
+
+
+class _Leaving:
+    """A session on its way to ``target``."""
+
+    def __init__(self, move: Move, target: str) -> None:
+        self.move = move
+        self.target = target
+        self.stage: Literal["offered", "ready", "fencing", "fenced"] = "offered"
+        self.subscriptions: tuple[str, ...] = ()
+        """Those that the target knows."""
+        self.request = 0
+        """Number of the question for the heads."""
+        self.heads: dict[str, Head] = {}
+
+
+class LeavingSessions:
+    """The part of the source in moves of sessions; ``emit`` takes its outputs.
+
+    :param others: the names of the other servers of the domain
+    """
+
+    def __init__(
+        self, others: Iterable[str], state: BrokerState, links: OpenLinks, emit: Callable[[LeavingOutput], None]
+    ) -> None:
+        self._others = frozenset(others)
+        self._state = state
+        self._links = links
+        self._emit = emit
+        self._now = 0.0
+        self._moves: dict[tuple[str, str], _Leaving] = {}
+        self._by_request: dict[int, _Leaving] = {}
+        self._last_request = 0
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether the session with this user and name is on its way."""
+        return key in self._moves
+
+    def begin(self, given: MoveSession) -> None:
+        """Offer a session to its target."""
+        if reason := self._obstacle(given):
+            self._emit(SessionMoveEnded(given.user, given.session, given.target, reason))
+            return
+        session = self._state.sessions[session_key(given.user, given.session)]
+        move = Move(given.user, given.session, session.owner_epoch + 1)
+        leaving = self._moves[move.key] = _Leaving(move, given.target)
+        self._emit(SetTimer(move.key, self._now + MOVE_S))
+        self._offer(leaving)
+
+    def begin_step(self, now: float) -> None:
+        """Begin a step at monotonic second ``now``."""
+        self._now = now
+
+    def _obstacle(self, given: MoveSession) -> str:
+        """Return why a move cannot begin, "" if it can."""
+        session = self._state.sessions.get(session_key(given.user, given.session))
+        if given.target not in self._others:
+            names = ", ".join(sorted(self._others))
+            return f"{given.target!r} is no other server of the domain; give one of {names}"
+        if session is None or session.is_fenced:
+            return f"{given.user} has no session {given.session!r} at this server"
+        if (given.user, given.session) in self._moves:
+            return f"the session {given.session!r} of {given.user} is on its way already"
+        if len(self._moves) >= MOVES_MAX:
+            return f"{MOVES_MAX} sessions are on their way; try again later"
+        if missing := sorted(self._others - self._links.servers):
+            return f"{' and '.join(missing)} cannot be reached; sessions move while all servers of the domain run"
+        return ""
+
+    # The broker --------------------------------------------------------------------------------------------------
+
+    def head_found(self, found: HeadFound) -> None:
+        """Pass the end of this log on to the server that has asked."""
+        self._send(found.server, HeadTold(found.request, found.head))
+
+    def exported(self, exported: SessionExported) -> None:
+        """Send an exported session to its target."""
+        leaving = self._moves.get((exported.user, exported.session))
+        if leaving is not None:
+            leaving.stage = "fenced"
+            self._by_request.pop(leaving.request, None)
+            self._emit(CancelTimer(leaving.move.key))
+            for part in parts_of(leaving.move, "export", exported.export):
+                self._send(leaving.target, part)
+
+    def refused(self, refused: SessionMoveRefused) -> None:
+        """Offer a session again that has got further subscriptions, or let it stay."""
+        leaving = self._moves[refused.user, refused.session]
+        if refused.has_more:
+            self._offer(leaving)
+        elif leaving.stage != "fenced":
+            self._send(leaving.target, MoveWithdrawn(leaving.move))
+            self._end(leaving, refused.reason)
+
+    def timer_fired(self, key: object) -> None:
+        """Let a session stay that could not be fenced in time."""
+        for leaving in [each for each in self._moves.values() if each.move.key == key]:
+            if leaving.stage == "fencing":
+                self._emit(KeepSession(*leaving.move.key))
+            elif leaving.stage != "fenced":
+                self._send(leaving.target, MoveWithdrawn(leaving.move))
+                self._end(leaving, f"{leaving.target} was not ready within {MOVE_S:g} s")
+
+    # Other servers -----------------------------------------------------------------------------------------------
+
+    def link_opened(self, server: str) -> None:
+        """Repeat what a link that failed may have lost."""
+        for leaving in [each for each in self._moves.values() if each.target == server]:
+            if leaving.stage == "offered":
+                self._offer(leaving)
+        for request, leaving in self._by_request.items():
+            if server not in leaving.heads:
+                self._send(server, HeadAsked(request))
+        for move in self._exports_for(server):
+            leaving = self._moves.setdefault(move.key, _Leaving(move, server))
+            leaving.stage = "fenced"
+            self._emit(FenceSession(*move.key, move.owner_epoch))
+
+    def received(self, server: str, message: Message) -> None:
+        """Take a message of another server."""
+        match message:
+            case MoveReady(move=move):
+                if (leaving := self._found(server, move)) is not None and leaving.stage == "offered":
+                    self._ask_heads(leaving)
+            case HeadTold(request=request, head=head):
+                if (leaving := self._by_request.get(request)) is not None and head.end.origin == server:
+                    leaving.heads[server] = head
+                    self._fence_if_ready(leaving)
+            case MoveTaken(move=move):
+                self._on_taken(server, move)
+            case MoveRefused(move=move, reason=reason):
+                leaving = self._found(server, move)
+                if leaving is not None and leaving.stage != "fenced":
+                    self._emit(KeepSession(*move.key))
+                    self._end(leaving, reason)
+            case MoveAwaited(move=move):
+                if self._found(server, move) is None and move not in self._exports_for(server):
+                    self._send(server, MoveWithdrawn(move))
+            case HeadAsked(request=request):
+                self._emit(HeadWanted(server, request))
+
+    def _on_taken(self, server: str, move: Move) -> None:
+        if move in self._exports_for(server):
+            self._emit(DropExport(*move.key))
+        if (leaving := self._found(server, move)) is not None:
+            self._end(leaving)
+
+    # Steps -------------------------------------------------------------------------------------------------------
+
+    def _offer(self, leaving: _Leaving) -> None:
+        """Offer the session with its present subscriptions."""
+        self._by_request.pop(leaving.request, None)
+        leaving.stage = "offered"
+        session = self._state.sessions[session_key(*leaving.move.key)]
+        leaving.subscriptions = tuple(session.subscriptions)
+        wanted = tuple(self._state.subscriptions[each].subscription for each in session.subscriptions)
+        for part in parts_of(leaving.move, "offer", encode_offer(wanted)):
+            self._send(leaving.target, part)
+
+    def _ask_heads(self, leaving: _Leaving) -> None:
+        self._last_request += 1
+        leaving.stage, leaving.request, leaving.heads = "ready", self._last_request, {}
+        self._by_request[leaving.request] = leaving
+        for server in sorted(self._others):
+            self._send(server, HeadAsked(leaving.request))
+
+    def _fence_if_ready(self, leaving: _Leaving) -> None:
+        if leaving.stage == "ready" and leaving.heads.keys() == self._others:
+            leaving.stage = "fencing"
+            del self._by_request[leaving.request]
+            heads = tuple(leaving.heads[server] for server in sorted(leaving.heads))
+            move = leaving.move
+            self._emit(FenceSession(*move.key, move.owner_epoch, leaving.target, leaving.subscriptions, heads))
+
+    def _found(self, server: str, move: Move) -> _Leaving | None:
+        leaving = self._moves.get(move.key)
+        return leaving if leaving is not None and (leaving.target, leaving.move) == (server, move) else None
+
+    def _exports_for(self, server: str) -> Iterator[Move]:
+        for key, export in self._state.exports.items():
+            if export.target == server:
+                session = self._state.sessions[key]
+                yield Move(session.user, session.name, session.owner_epoch)
+
+    def _end(self, leaving: _Leaving, reason: str = "") -> None:
+        del self._moves[leaving.move.key]
+        self._by_request.pop(leaving.request, None)
+        self._emit(CancelTimer(leaving.move.key))
+        self._emit(SessionMoveEnded(*leaving.move.key, leaving.target, reason))
+
+    def _send(self, server: str, message: Message) -> None:
+        if (link := self._links.newest(server)) is not None:
+            self._emit(SendOnServerLink(link, encode(message)))

@@ -1,0 +1,102 @@
+"""Moves of sessions between this server and the others of its domain (SPEC L; DESIGN 10.6, 10.14).
+
+::
+
+    broker  ◀── fence, await, import, ... ── ┌──────────────────┐ ──▶ messages on links
+    broker  ─── exported, owned, ... ──────▶ │ SessionHandovers │ ◀── messages, links open and close
+             ─── move a session ────────▶ └──────────────────┘
+
+The source is the authority: what is durable is in the brokers at both ends, and this machine repeats what a crash or a
+broken link has lost. Messages are in :mod:`wanderbus.peers.handover_messages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wanderbus.broker.sessions.handover_messages import (
+    AwaitedEffective,
+    HandoverInput,
+    HandoverOutput,
+    HeadFound,
+    MoveSession,
+    SessionExported,
+    SessionMoveRefused,
+    SessionOwned,
+)
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.arriving_sessions import ArrivingSessions
+from wanderbus.peers.handover_messages import MoveWithdrawn, Part, decode
+from wanderbus.peers.leaving_sessions import LeavingSessions
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+)
+from wanderbus.peers.open_links import OpenLinks
+
+HandoversInput = HandoverOutput | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
+"""Inputs of the handovers."""
+
+HandoversOutput = HandoverInput | SendOnServerLink | CloseServerLink | SetTimer | CancelTimer
+"""Outputs of the handovers."""
+
+
+class SessionHandovers:
+    """Both ends of the moves of sessions; ``step`` as in every machine.
+
+    :param others: the names of the other servers of the domain
+    :param state: the state of this server, which it only reads
+    """
+
+    def __init__(self, others: Iterable[str], state: BrokerState) -> None:
+        self._outputs: list[HandoversOutput] = []
+        self._links = OpenLinks()
+        self._leaving = LeavingSessions(others, state, self._links, self._outputs.append)
+        self._arriving = ArrivingSessions(state, self._links, self._outputs.append)
+
+    def step(self, inputs: Iterable[Input | Output], now: float) -> list[HandoversOutput]:
+        """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        self._leaving.begin_step(now)
+        for given in inputs:
+            match given:
+                case ServerMessageReceived():
+                    self._on_message(given)
+                case ServerLinkOpened(link=link, server=server):
+                    self._links.opened(link, server)
+                    self._leaving.link_opened(server)
+                    self._arriving.link_opened(server)
+                case ServerLinkClosed(link=link, server=server):
+                    self._links.closed(link, server)
+                case MoveSession():
+                    self._leaving.begin(given)
+                case HeadFound():
+                    self._leaving.head_found(given)
+                case SessionExported():
+                    self._leaving.exported(given)
+                case SessionMoveRefused(user=user, session=session):
+                    (self._leaving if (user, session) in self._leaving else self._arriving).refused(given)
+                case AwaitedEffective():
+                    self._arriving.effective(given)
+                case SessionOwned():
+                    self._arriving.owned(given)
+                case TimerFired(key=key):
+                    self._leaving.timer_fired(key)
+        outputs = list(self._outputs)
+        self._outputs.clear()
+        return outputs
+
+    def _on_message(self, received: ServerMessageReceived) -> None:
+        server = received.server
+        try:
+            message = decode(received.payload)
+            if isinstance(message, Part | MoveWithdrawn):
+                self._arriving.received(server, message)
+            else:
+                self._leaving.received(server, message)
+        except RemoteProtocolError as error:
+            self._outputs.append(CloseServerLink(received.link, f"{server}: {error}"))
