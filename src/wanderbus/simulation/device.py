@@ -188,8 +188,8 @@ class SimulatedDevice:
             self._node_notices_later(wire)
 
     def _node_notices_later(self, wire: Wire) -> None:
-        late_s = self.world.random.uniform(*self.notice_s)
-        self.world.after(late_s, lambda: self.node.close(wire.link, "the device does not answer"))
+        late_s, node = self.world.random.uniform(*self.notice_s), self.node
+        self.world.after(late_s, lambda: node.close(wire.link, "the device does not answer"))
 
     # Application ----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from wanderbus.simulation.domains.causal_scenario import CausalScenario
 from wanderbus.simulation.domains.decentralised_scenario import DecentralisedScenario
+from wanderbus.simulation.domains.handover_scenario import HandoverScenario
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
 from wanderbus.simulation.domains.moved_scenario import MovedScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
@@ -43,6 +44,7 @@ class Layer(StrEnum):
     DECENTRALISED = "decentralised"
     RESTORE = "restore"
     MOVED = "moved"
+    HANDOVER = "handover"
 
 
 SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
@@ -62,6 +64,7 @@ SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
     Layer.DECENTRALISED: DecentralisedScenario,
     Layer.RESTORE: RestoreScenario,
     Layer.MOVED: MovedScenario,
+    Layer.HANDOVER: HandoverScenario,
 }
 
 

@@ -1,0 +1,172 @@
+"""Truth about sessions that move between servers: by all logs together, each event once, in order, none missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from wanderbus import filters
+from wanderbus.broker.state.exported_session import decode_export
+from wanderbus.event import Event, EventId
+from wanderbus.records import (
+    AnyRecord,
+    Arrived,
+    Matched,
+    Notified,
+    Published,
+    Replayed,
+    SessionFenced,
+    SessionImported,
+    Subscribed,
+    Unsubscribed,
+)
+from wanderbus.simulation.domains.domain_device import DomainDevice
+from wanderbus.simulation.domains.domain_node import DomainNode
+from wanderbus.simulation.domains.server_truth import is_server
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
+
+
+class MovedSubscription:
+    """A subscription over all its servers: what it was notified of, by number."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self.filter = filters.parse(subscription.expression)
+        self.has_ended = False
+        self.notified: dict[int, EventId] = {}
+
+    def matches(self, event: Event) -> bool:
+        """Return whether it matches an event."""
+        return self.subscription.subject in (event.subject, EVERY_SUBJECT) and self.filter.matches(event)
+
+
+class HandoverTruth:
+    """All logs, and what the devices have received; it collects ``problems``."""
+
+    def __init__(self, nodes: Mapping[str, DomainNode], devices: Sequence[DomainDevice]) -> None:
+        self.problems: list[str] = []
+        self._nodes = nodes
+        self._devices = devices
+        self.moves = 0
+        self.published: dict[EventId, tuple[Event, int]] = {}
+        """Events, each with the moment of its acceptance."""
+        self.subscriptions: dict[str, MovedSubscription] = {}
+        self._uids: dict[str, EventId] = {}
+        records = {name: list(node.disk.records()) for name, node in nodes.items()}
+        for each in (one for several in records.values() for one in several):
+            if isinstance(each, Subscribed) and not is_server(each.subscription.owner):
+                self.subscriptions[each.subscription.id] = MovedSubscription(each.subscription)
+        for name, several in records.items():
+            for offset, record in enumerate(several):
+                self._follow(name, offset, record)
+        for followed in self.subscriptions.values():
+            self.problems += self._check_order(followed)
+            self.problems += self._check_complete(followed)
+            self.problems += self._check_received(followed)
+        self.problems += self._check_owners()
+        self.problems += self._check_epochs(records)
+
+    def _follow(self, name: str, offset: int, record: AnyRecord) -> None:
+        match record:
+            case Published(acceptance=acceptance, delivery=delivery):
+                uid = str(record.event["Uid"])
+                if uid in self._uids:
+                    self.problems.append(f"{uid} was accepted as {self._uids[uid]} and as {acceptance.id}")
+                self._uids[uid] = acceptance.id
+                self.published[acceptance.id] = record.event, self._nodes[name].moments[offset]
+                self._notify(acceptance.id, delivery.notified)
+            case Arrived(arrival=arrival, delivery=delivery):
+                self._notify(arrival.id, delivery.notified)
+            case Matched(events=events):
+                for each in events:
+                    self._notify(each.id, each.notified)
+            case Replayed(events=events, subscription=identity, first=first):
+                for number, one in enumerate(events, first):
+                    self._add(identity, number, one.id)
+            case Unsubscribed(subscription=identity) if identity in self.subscriptions:
+                self.subscriptions[identity].has_ended = True
+            case SessionImported():
+                self.moves += 1
+
+    def _notify(self, event: EventId, notified: Sequence[Notified]) -> None:
+        for each in notified:
+            if not is_server(each.user):
+                for identity in each.subscriptions:
+                    self._add(identity, each.number, event)
+
+    def _add(self, identity: str, number: int, event: EventId) -> None:
+        followed = self.subscriptions[identity]
+        if event in followed.notified.values():
+            self.problems.append(f"{identity} has {event} twice")
+        if number in followed.notified:
+            self.problems.append(f"{identity} has two events with the number {number}")
+        followed.notified[number] = event
+
+    def _check_order(self, followed: MovedSubscription) -> Iterator[str]:
+        """Check that the events of each server come in its order; its channels of the two models have no common one."""
+        last: dict[tuple[str, bool], EventId] = {}
+        for number in sorted(followed.notified):
+            event = followed.notified[number]
+            channels = self._nodes[event.origin].channels.decentralised
+            order = event.origin, channels is not None and channels.has(self.published[event][0].subject)
+            if order in last and event <= last[order]:
+                yield f"{followed.subscription.id} has {event} after {last[order]}"
+            last[order] = event
+
+    def _check_complete(self, followed: MovedSubscription) -> Iterator[str]:
+        """Check that no event is missing that was accepted after the subscription counted."""
+        identity = followed.subscription.id
+        counted = [each.asked[identity].counted.get(1) for each in self._devices if identity in each.asked]
+        moment = min((each for each in counted if each is not None), default=None)
+        if moment is None or followed.has_ended:
+            return
+        got = set(followed.notified.values())
+        for event, (content, accepted) in self.published.items():
+            if accepted > moment and event not in got and followed.matches(content):
+                yield f"{identity} of {followed.subscription.owner} has missed {event}"
+
+    def _check_received(self, followed: MovedSubscription) -> Iterator[str]:
+        """Check that the devices have received what was recorded, in order."""
+        identity, received = followed.subscription.id, set[int]()
+        for device in self._devices:
+            if device.user != followed.subscription.owner:
+                continue
+            items = device.received(identity)
+            if list(items) != sorted(items):
+                yield f"{device.name} has received {identity} out of order"
+            for number, item in items.items():
+                if item.id is None:
+                    yield f"{device.name} has a gap at {number} of {identity}: {item.text}"
+                elif followed.notified.get(number) != item.id:
+                    yield f"{device.name} has received {item.id} for {identity}, which is not recorded"
+                else:
+                    received.add(number)
+        if missing := sorted(followed.notified.keys() - received):
+            yield f"{identity} of {followed.subscription.owner} never received {missing}"
+
+    def _check_owners(self) -> Iterator[str]:
+        """Check that each session is at one server."""
+        owners: dict[str, list[str]] = {}
+        for name, node in self._nodes.items():
+            for session in node.broker.state.sessions.values():
+                if not session.is_fenced and session.subscriptions and not is_server(session.user):
+                    owners.setdefault(session.key, []).append(name)
+        for key, several in owners.items():
+            if len(several) > 1:
+                yield f"{key} is at {' and '.join(several)}"
+
+    def _check_epochs(self, records: Mapping[str, Sequence[AnyRecord]]) -> Iterator[str]:
+        """Check that no epoch of a session has two owners, and that each import is of what was exported."""
+        fenced = {(each.user, each.session, each.owner_epoch): each.target for each in _all(records, SessionFenced)}
+        taken = dict[tuple[str, str, int], str]()
+        for name, several in records.items():
+            for each in (one for one in several if isinstance(one, SessionImported)):
+                key = each.user, each.session, each.owner_epoch
+                if key in taken or fenced.get(key) != name:
+                    yield f"{name} has imported {key}, which was for {fenced.get(key)}, and is at {taken.get(key)}"
+                taken[key] = name
+                if decode_export(each.export).session.owner_epoch != each.owner_epoch:
+                    yield f"{name} has imported {key} under another epoch"
+
+
+def _all(records: Mapping[str, Sequence[AnyRecord]], kind: type[SessionFenced]) -> Iterator[SessionFenced]:
+    return (each for several in records.values() for each in several if isinstance(each, kind))

@@ -1,0 +1,38 @@
+"""Simulated device that calls the server which owns its session, and calls again when the session has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wanderbus.client.machine.messages import ConnectRefused
+from wanderbus.machine import Output
+from wanderbus.protocol import SESSION_MOVED
+from wanderbus.simulation.domains.domain_device import DomainDevice
+from wanderbus.simulation.domains.handover_node import HandoverNode
+
+
+class HandoverDevice(DomainDevice):
+    """A device of a user whose session moves between ``nodes``, which the scenario sets."""
+
+    nodes: Mapping[str, HandoverNode]
+
+    def connect(self) -> None:
+        """Call the owner of the session; wait while no server owns it and some do not run."""
+        if not self.alive or self.wire is not None:
+            return
+        if owner := next((each for each in self.nodes.values() if each.owns(self.user)), None):
+            self.node = owner
+        elif not all(each.alive for each in self.nodes.values()) or any(
+            f"{self.user}/{self.session}" in each.broker.state.awaited for each in self.nodes.values()
+        ):
+            self.world.after(self.world.random.uniform(*self.retry_s), self.connect)
+            return
+        super().connect()
+
+    def _reported(self, output: Output) -> None:
+        if isinstance(output, ConnectRefused) and output.limit == SESSION_MOVED:
+            self._note(f"is turned away: {output.reason}")
+            self._drop()
+            self.world.after(self.world.random.uniform(*self.retry_s), self.connect)
+        else:
+            super()._reported(output)

@@ -1,0 +1,47 @@
+"""Simulated server of a domain whose sessions move to other servers (SPEC L)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from wanderbus.broker.sessions.handover_messages import MoveSession
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.peers.parts import HANDOVERS
+from wanderbus.peers.session_handovers import SessionHandovers
+from wanderbus.peers.session_owners import owns
+from wanderbus.simulation.domains.domain_node import DomainNode
+
+
+class HandoverNode(DomainNode):
+    """A server which has links to all others, and moves sessions."""
+
+    others: Sequence[str] = ()
+    """The names of the other servers, which the scenario sets."""
+
+    requested = 0
+    """Moves that were requested."""
+
+    def _make_handovers(self, state: BrokerState) -> SessionHandovers:
+        return SessionHandovers(self.others, state)
+
+    def _request_links(self) -> None:
+        super()._request_links()
+        for other in self.others:
+            self.links.watch(self.name, other)
+
+    def move(self, user: str, session: str, target: str) -> None:
+        """Move a session to another server."""
+        self.requested += 1
+        self._note(f"moves {user}/{session} to {target}")
+        self._feed_part(HANDOVERS, [MoveSession(user, session, target)])
+
+    def owns(self, user: str) -> bool:
+        """Return whether calls of a user come to this server."""
+        return self.alive and owns(self.broker.state, user)
+
+    def check_nothing_waits(self) -> Iterator[str]:
+        """Yield what is still on its way though all is quiet."""
+        yield from super().check_nothing_waits()
+        for what, table in (("exports", self.broker.state.exports), ("awaits", self.broker.state.awaited)):
+            if waiting := list(table):
+                yield f"{self.name} still {what} {waiting}"

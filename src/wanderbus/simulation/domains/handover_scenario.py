@@ -1,0 +1,131 @@
+"""Simulated domain whose sessions move from server to server (SPEC L-01 to L-04, J-08).
+
+Servers and devices crash at every step, links between servers are slow, break and are divided, several moves of one
+session are requested at once, and events are published all the time, in ordered and in decentralised channels.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar, Final
+
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
+from wanderbus.channels.directory import Directory, first_table
+from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.interest.interest_set import MODES
+from wanderbus.channels.merging import Merging
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.simulation.domains.domain_device import DomainDevice
+from wanderbus.simulation.domains.domain_node import DOMAIN
+from wanderbus.simulation.domains.domain_scenario import DomainScenario
+from wanderbus.simulation.domains.handover_checkers import HandoverTruth
+from wanderbus.simulation.domains.handover_device import HandoverDevice
+from wanderbus.simulation.domains.handover_node import HandoverNode
+
+ACTIVE_S: Final = 20.0
+SUBJECTS: Final = ("A", "B", "C", "D")
+_KEY: Final = bytes(32)
+
+
+class HandoverScenario(DomainScenario):
+    """A world with a domain whose sessions move, set up by the seed."""
+
+    active_s = ACTIVE_S
+    counted: ClassVar = {
+        "servers": "servers",
+        "events": "events",
+        "notifications": "notifications",
+        "subscriptions": "subscriptions",
+        "requested": "moves requested",
+        "moves": "sessions moved",
+        "crashes": "server crashes",
+        "breaks": "broken links",
+        "partitions": "partitions",
+    }
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        super().__init__(seed, keep_trace=keep_trace)
+        draw = self.world.random
+        self._handover_truth: HandoverTruth | None = None
+        names = [f"s{number}" for number in range(1, draw.choice([2, 3, 3, 4]) + 1)]
+        directory = Directory(ChannelGroups(_KEY, 8), first_table(8, names, _KEY))
+        decentralised = draw.choice([(), (), SUBJECTS[:2], SUBJECTS])
+        merging = Merging(draw.choice(MODES), 0.7)
+        window, self.links.delay_s_max = draw.choice([(1, 0.005), (256, 0.005), (256, 0.05), (3, 0.5), (256, 0.5)])
+        self.homes: dict[str, HandoverNode] = {}
+        for name in names:
+            own = None
+            if decentralised:
+                own = DecentralisedChannels(
+                    directory,
+                    name,
+                    names,
+                    lambda subject: subject in decentralised,
+                    lambda subject: merging,
+                    (merging,),
+                    has_ordered=len(decentralised) < len(SUBJECTS),
+                )
+            others = [each for each in names if each != name]
+            channels = OwnChannels(directory, name, lambda subject: merging, own, others, b"1")
+            node = HandoverNode(self.world, name, channels, BrokerConfig(sweep_s=None, unacknowledged_max=window))
+            node.others = others
+            node.may_close = lambda link: True
+            self._add_node(node)
+            self.homes[name] = node
+        for number in range(draw.choice([1, 2, 4])):
+            user = f"sip:u{number}@{DOMAIN}"
+            home = draw.choice(list(self.homes.values()))
+            for place in range(draw.choice([1, 1, 2])):
+                device = HandoverDevice(self.world, home, user, f"d{place} of {user}", draw.choice([0.001, 0.02]))
+                device.nodes = self.homes
+                self.devices.append(device)
+
+    def counts(self) -> dict[str, float]:
+        truth = self._handover_truth
+        return super().counts() | {
+            "events": 0 if truth is None else len(truth.published),
+            "subscriptions": 0 if truth is None else len(truth.subscriptions),
+            "notifications": 0 if truth is None else sum(len(each.notified) for each in truth.subscriptions.values()),
+            "moves": 0 if truth is None else truth.moves,
+            "requested": sum(node.requested for node in self.homes.values()),
+        }
+
+    def _plan(self) -> None:
+        world, draw = self.world, self.world.random
+        for device in self.devices:
+            for _ in range(draw.choice([1, 2, 5])):
+                world.at(draw.uniform(0.1, 3.0), partial(self._subscribe, device))
+        world.at_random(draw.choice([20, 60, 200]), 1.0, ACTIVE_S, self._publish)
+        world.at_random(draw.choice([2, 6, 15]), 3.0, ACTIVE_S, self._move_session)
+        troubles = [self._crash, self._crash, self._break, self._partition, self._lose, self._move, self._crash_device]
+        chosen = draw.sample(troubles, draw.randint(0, len(troubles)))
+        for _ in range(draw.choice([2, 6, 12]) if chosen else 0):
+            world.at(draw.uniform(3.0, ACTIVE_S), draw.choice(chosen))
+
+    def _subscribe(self, device: DomainDevice) -> None:
+        draw = self.world.random
+        low = draw.randrange(9)
+        device.subscribe(draw.choice([*SUBJECTS, "*"]), draw.choice([f"x >= {low}", "everything", f"x < {low}"]))
+
+    def _publish(self) -> None:
+        device, draw = self._device(), self.world.random
+        outbox = draw.random() < 0.5
+        for _ in range(draw.choice([1, 1, 5])):
+            device.publish(self._event(draw.choice(SUBJECTS)), outbox=outbox)
+
+    def _move_session(self) -> None:
+        """Let the owner of a session move it to another server; sometimes a server crashes soon after."""
+        draw = self.world.random
+        user = self._device().user
+        for node in [each for each in self.homes.values() if each.owns(user)]:
+            target = draw.choice(node.others)
+            node.move(user, "default", target)
+            if draw.random() < 0.3:
+                victim = draw.choice([node, self.homes[target]])
+                self.world.after(draw.uniform(0.0, 0.3), partial(self._crash_now, victim))
+
+    def _check_promises(self) -> None:
+        self._handover_truth = HandoverTruth(self.nodes, self.devices)
+        self.problems += self._handover_truth.problems
+        self._check_rest()
