@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from wanderbus.broker.state.rows import SessionRow
+from wanderbus.broker.state.rows import AwaitedRow, SessionRow
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers import owner_messages, session_owners
 from wanderbus.peers.messages import (
@@ -24,7 +24,7 @@ from wanderbus.peers.owner_messages import (
     OwnerAsked,
     OwnerWanted,
 )
-from wanderbus.peers.session_owners import ANSWER_S, FIRST_LINKS_S, RETURN_S, SessionOwners
+from wanderbus.peers.session_owners import ANSWER_S, FIRST_LINKS_S, LOOK_S, RETURN_S, SessionOwners
 
 ALICE = "sip:alice@example.org"
 LATER = FIRST_LINKS_S
@@ -35,8 +35,12 @@ EAST, NORTH = 1, 2
 class Rows:
     """The sessions of a server."""
 
+    server = "south"
+
     def __init__(self, *rows: SessionRow) -> None:
         self.rows = rows
+        self.exports: set[str] = set()
+        self.awaited: dict[str, AwaitedRow] = {}
 
     def sessions_of(self, user: str) -> tuple[SessionRow, ...]:
         return tuple(each for each in self.rows if each.user == user)
@@ -50,7 +54,8 @@ class South:
     """The server ``south``, with what it has sent and decided."""
 
     def __init__(self, *rows: SessionRow, links: tuple[int, ...] = (EAST, NORTH)) -> None:
-        self.machine = SessionOwners(("east", "north"), Rows(*rows), "sip:broker@192.0.2.3:5070")
+        self.rows = Rows(*rows)
+        self.machine = SessionOwners(("east", "north"), self.rows, "sip:broker@192.0.2.3:5070")
         self.now = 0.0
         self.asked: list[tuple[int, OwnerAsked | OwnerAnswered]] = []
         self.decided: list[CallServed | CallRedirected] = []
@@ -87,8 +92,8 @@ class South:
     def call(self, call: str = "call", user: str = ALICE) -> None:
         self.give(OwnerWanted(call, user))
 
-    def answer(self, link: int, request: int = 1, contact: str = "") -> None:
-        payload = owner_messages.encode(OwnerAnswered(request, contact))[1:]
+    def answer(self, link: int, request: int = 1, contact: str = "", after: tuple[str, int] = ("", 0)) -> None:
+        payload = owner_messages.encode(OwnerAnswered(request, contact, *after))[1:]
         self.give(ServerMessageReceived(link, server_at(link), payload))
 
     def wait(self, seconds: float) -> None:
@@ -239,6 +244,74 @@ def test_a_malformed_message_closes_the_link(payload: bytes) -> None:
     south.give(ServerMessageReceived(NORTH, "north", payload))
     assert [each.link for each in south.closed] == [NORTH]
     assert south.decided == []
+
+
+def test_a_server_that_has_given_a_session_up_names_the_next_owner() -> None:
+    south = South(session(is_fenced=True, owner_epoch=4, next_owner="east"))
+    south.give(ServerMessageReceived(NORTH, "north", owner_messages.encode(OwnerAsked(7, ALICE))[1:]))
+    assert south.asked == [(NORTH, OwnerAnswered(7, "", "east", 4))]
+
+
+def test_a_server_to_which_a_session_is_on_its_way_names_itself() -> None:
+    south = South()
+    south.rows.awaited[f"{ALICE}/default"] = AwaitedRow(2, "east", 0, ())
+    south.give(ServerMessageReceived(NORTH, "north", owner_messages.encode(OwnerAsked(7, ALICE))[1:]))
+    assert south.asked == [(NORTH, OwnerAnswered(7, "", "south", 2))]
+
+
+def test_the_next_owner_is_asked_again_if_it_may_have_answered_before_the_session_came() -> None:
+    south = South()
+    south.call()
+    south.answer(EAST)
+    south.answer(NORTH, after=("east", 2))
+    assert south.decided == []
+    south.asked.clear()
+    south.wait(LOOK_S)
+    assert south.asked == [(EAST, OwnerAsked(1, ALICE))]
+    south.answer(EAST, contact="sip:broker@192.0.2.1")
+    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.1")]
+
+
+def test_a_next_owner_without_the_session_is_asked_once_more_only() -> None:
+    south = South()
+    south.call()
+    south.answer(EAST)
+    south.answer(NORTH, after=("east", 2))
+    south.wait(LOOK_S)
+    south.answer(EAST)
+    assert south.decided == [CallServed("call")]
+
+
+def test_a_server_that_awaits_the_session_is_asked_until_it_has_it() -> None:
+    south = South()
+    south.call()
+    south.answer(NORTH)
+    for _ in range(3):
+        south.answer(EAST, after=("east", 2))
+        south.wait(LOOK_S)
+    south.answer(EAST, contact="sip:broker@192.0.2.1")
+    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.1")]
+
+
+def test_a_call_for_a_session_that_has_left_waits_until_it_has_arrived() -> None:
+    south = South(session(is_fenced=True, owner_epoch=2, next_owner="east"))
+    south.rows.exports.add(f"{ALICE}/default")
+    south.call()
+    south.wait(LOOK_S)
+    assert (south.asked, south.decided) == ([], [])
+    south.rows.exports.clear()
+    south.wait(LOOK_S)
+    south.answer(EAST, contact="sip:broker@192.0.2.1")
+    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.1")]
+
+
+def test_a_call_for_a_session_that_takes_too_long_is_served() -> None:
+    south = South(session(is_fenced=True, owner_epoch=2, next_owner="east"))
+    south.rows.exports.add(f"{ALICE}/default")
+    south.call()
+    for _ in range(round(ANSWER_S / LOOK_S) + 1):
+        south.wait(LOOK_S)
+    assert south.decided == [CallServed("call")]
 
 
 def test_memory_of_questions_and_redirections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

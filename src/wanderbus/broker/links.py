@@ -177,7 +177,7 @@ class Links:
         self._journal.emit(SendOnLink(link.link, payload), len(payload))
 
     def _note(self, refusal: _Refusal, user: str) -> None:
-        if refusal.limit is not None:
+        if refusal.limit not in (None, protocol.SESSION_MOVED):
             self._journal.tally.note(setting_of(refusal.limit), user, refusal.reason)
 
     # Readers ----------------------------------------------------------------------------------------------------

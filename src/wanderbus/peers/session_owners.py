@@ -16,10 +16,10 @@ A call that comes back after its redirection is served: the caller could not rea
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from wanderbus.broker.state.rows import SessionRow
+from wanderbus.broker.state.rows import AwaitedRow, SessionRow
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.messages import (
@@ -66,6 +66,13 @@ REDIRECTED_MAX: Final = 4_096
 class SessionsByUser(Protocol):
     """The sessions of a server by user."""
 
+    server: str
+
+    @property
+    def awaited(self) -> Mapping[str, AwaitedRow]:
+        """Return the sessions that are on their way here, by key."""
+        ...
+
     @property
     def exports(self) -> Container[str]:
         """Return the keys of the sessions that have left, and that their next owner may not have yet."""
@@ -92,13 +99,29 @@ def leaves(server: SessionsByUser, user: str) -> bool:
     return any(each.is_fenced and each.key in server.exports for each in server.sessions_of(user))
 
 
+def next_owner(server: SessionsByUser, user: str) -> tuple[int, str]:
+    """Return epoch and name of the server that has a session of ``user`` after this one, or that awaits it.
+
+    (0, "") if there is none.
+    """
+    owners = [(each.owner_epoch, each.next_owner) for each in server.sessions_of(user) if each.next_owner]
+    awaited = (row for key, row in server.awaited.items() if key.rpartition("/")[0] == user)
+    return max([*owners, *((row.owner_epoch, server.server) for row in awaited)], default=(0, ""))
+
+
 class _Question:
     """A call that waits for the answers of the servers in ``unanswered``."""
 
-    def __init__(self, call: str, user: str, unanswered: set[str]) -> None:
+    def __init__(self, call: str, user: str, unanswered: set[str], next_owner: tuple[int, str]) -> None:
         self.call = call
         self.user = user
         self.unanswered = unanswered
+        self.next_owner = next_owner
+        """The latest owner that another server has named, behind its epoch; "" if none has."""
+        self.asked_again: tuple[int, str] = 0, ""
+        """The one that was asked once more, because it may have answered before the session came."""
+        self.is_coming = False
+        """True if it says that the session is on its way to it."""
 
 
 class SessionOwners:
@@ -143,9 +166,12 @@ class SessionOwners:
                 case ServerLinkOpened(link=link, server=server):
                     self._on_link_opened(link, server)
                 case ServerLinkClosed(link=link, server=server):
-                    self._on_link_closed(link, server)
+                    self._on_link_closed(link, server, now)
                 case TimerFired(key=str(call)):
                     self._look_again(call, now)
+                case TimerFired(key=("again", int(request))):
+                    if question := self._questions.get(request):
+                        self._send(question.next_owner[1], OwnerAsked(request, question.user))
                 case TimerFired(key=int(request)):
                     if question := self._questions.get(request):
                         self._serve(question.call)
@@ -171,7 +197,7 @@ class SessionOwners:
             return
         self._last_request += 1
         request = self._requests[call] = self._last_request
-        self._questions[request] = _Question(call, user, asked)
+        self._questions[request] = _Question(call, user, asked, next_owner(self._sessions, user))
         self._outputs.append(SetTimer(request, now + ANSWER_S))
         for server in sorted(asked & self._links.servers):
             self._send(server, OwnerAsked(request, user))
@@ -193,22 +219,26 @@ class SessionOwners:
         try:
             match decode(received.payload):
                 case OwnerAsked(request=request, user=user):
-                    answer = OwnerAnswered(request, self._contact if self.owns(user) else "")
+                    epoch, after = next_owner(self._sessions, user)
+                    answer = OwnerAnswered(request, self._contact if self.owns(user) else "", after, epoch)
                     self._outputs.append(SendOnServerLink(received.link, encode(answer)))
-                case OwnerAnswered(request=request, contact=contact):
+                case OwnerAnswered(request=request) as answer:
                     if question := self._questions.get(request):
-                        self._on_answer(question, server, contact, now)
+                        self._on_answer(question, server, answer, now)
         except (RemoteProtocolError, SIPParseError) as error:
             self._outputs.append(CloseServerLink(received.link, f"{server}: {error}"))
 
-    def _on_answer(self, question: _Question, server: str, contact: str, now: float) -> None:
-        if contact:
-            target = str(SIPUri.parse(contact))
+    def _on_answer(self, question: _Question, server: str, answer: OwnerAnswered, now: float) -> None:
+        if answer.contact:
+            target = str(SIPUri.parse(answer.contact))
             self._close(question.call)
             self._remember(question.call, now)
             self._outputs.append(CallRedirected(question.call, target))
         else:
-            self._strike(question, server)
+            question.next_owner = max(question.next_owner, (answer.owner_epoch, answer.next_owner))
+            if server == question.next_owner[1]:
+                question.is_coming = answer.next_owner == server
+            self._strike(question, server, now)
 
     def _on_link_opened(self, link: int, server: str) -> None:
         """Repeat the questions without an answer: a link that failed may have lost them."""
@@ -218,17 +248,28 @@ class SessionOwners:
             if server in question.unanswered:
                 self._send(server, OwnerAsked(request, question.user))
 
-    def _on_link_closed(self, link: int, server: str) -> None:
+    def _on_link_closed(self, link: int, server: str, now: float) -> None:
         """Expect no answer of a server without a link."""
         if not self._links.closed(link, server):
             return
         for question in list(self._questions.values()):
-            self._strike(question, server)
+            self._strike(question, server, now)
 
-    def _strike(self, question: _Question, server: str) -> None:
-        """Expect no answer of ``server`` any more; the last one decides."""
+    def _strike(self, question: _Question, server: str, now: float) -> None:
+        """Expect no answer of ``server`` any more; the last one decides.
+
+        The next owner by the last word of a former one may have answered before the session came: it is asked again.
+        """
         question.unanswered.discard(server)
-        if not question.unanswered:
+        if question.unanswered:
+            return
+        _, owner = question.next_owner
+        is_open = question.is_coming or question.asked_again != question.next_owner
+        if is_open and owner in self._links.servers:
+            question.unanswered.add(owner)
+            question.asked_again = question.next_owner
+            self._outputs.append(SetTimer(("again", self._requests[question.call]), now + LOOK_S))
+        else:
             self._serve(question.call)
 
     def _serve(self, call: str) -> None:

@@ -39,6 +39,8 @@ class SessionRow(msgspec.Struct, dict=True):
     """Number of its owner among the servers that have owned it; it rises with each handover (DESIGN 5.3)."""
     is_fenced: bool = False
     """True if another server owns it in this epoch: nothing of the session is here but this row."""
+    next_owner: str = ""
+    """That server, in a domain of several."""
     next: int = 1
     """Number of the next notification."""
     waiting: int = 0

@@ -29,7 +29,16 @@ def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
         state.devices.drop(device_key(record.user, device))
         state.advertisements.withdraw_device(record.user, device)
         (move_publishes if record.cuts else forget_publishes)(state, record.user, device)
-    state.replace_session(SessionRow(session.user, session.name, session.epoch, record.owner_epoch, is_fenced=True))
+    state.replace_session(
+        SessionRow(
+            session.user,
+            session.name,
+            session.epoch,
+            record.owner_epoch,
+            is_fenced=True,
+            next_owner=record.target,
+        )
+    )
 
 
 def await_session(state: BrokerState, offset: int, record: records.SessionAwaited) -> None:
