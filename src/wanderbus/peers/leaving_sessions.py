@@ -90,7 +90,8 @@ class LeavingSessions:
             self._emit(SessionMoveEnded(given.user, given.session, given.target, reason))
             return
         session = self._state.sessions[session_key(given.user, given.session)]
-        move = Move(given.user, given.session, session.owner_epoch + 1)
+        # A session that has begun anew may have been at the target before, in a later epoch than its own.
+        move = Move(given.user, given.session, max(session.owner_epoch + 1, self._state.wall_us))
         leaving = self._moves[move.key] = _Leaving(move, given.target)
         self._emit(SetTimer(move.key, self._now + MOVE_S))
         self._offer(leaving)

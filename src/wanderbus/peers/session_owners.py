@@ -84,13 +84,16 @@ class SessionsByUser(Protocol):
 
 
 def owns(server: SessionsByUser, user: str) -> bool:
-    """Return whether a server has subscriptions of ``user``, or notifications that wait.
+    """Return whether a server has subscriptions of ``user``, or notifications that wait, or a session that moved there.
 
     While a session is on its way to another server, it is still here: it has to be nowhere else.
     """
     sessions = server.sessions_of(user)
     return any(
-        each.key in server.exports if each.is_fenced else bool(each.subscriptions or each.waiting) for each in sessions
+        each.key in server.exports
+        if each.is_fenced
+        else bool(each.subscriptions or each.waiting or each.owner_epoch > 1)
+        for each in sessions
     )
 
 

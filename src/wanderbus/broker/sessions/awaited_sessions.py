@@ -24,6 +24,7 @@ from wanderbus.broker.sessions.handover_messages import (
     SessionOwned,
 )
 from wanderbus.broker.sessions.presence import Presence
+from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.state.exported_session import ExportedSession, decode_export
 from wanderbus.broker.state.rows import AwaitedRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
@@ -44,6 +45,7 @@ class AwaitedSessions:
         subscriptions: Subscriptions,
         interest: InterestRequests,
         filters: PublisherFilters,
+        turned_away: TurnedAway,
         after_past: AfterPast,
     ) -> None:
         self._state = basics.state
@@ -53,6 +55,7 @@ class AwaitedSessions:
         self._subscriptions = subscriptions
         self._interest = interest
         self._filters = filters
+        self._turned_away = turned_away
         self._after_past = after_past
         self._routes: dict[str, list[str]] = {}
         """Names of what publishing agents have to know of each subscription, by its id."""
@@ -123,6 +126,8 @@ class AwaitedSessions:
         if (reason := self._obstacle(moving.key, moving.owner_epoch)) is not None:
             self._journal.emit(SessionMoveRefused(moving.user, moving.name, reason))
             return
+        if (before := state.sessions.get(moving.key)) is not None and not before.is_fenced:
+            self._turned_away.close(before, moving.owner_epoch)
         row = state.awaited.get(moving.key)
         awaited = () if row is None else row.subscriptions
         imported = records.SessionImported(
@@ -147,9 +152,9 @@ class AwaitedSessions:
         self._subscriptions.when_used(kept, lambda: self._journal.emit(owned))
 
     def _obstacle(self, key: str, owner_epoch: int) -> str | None:
-        """Return why a session cannot move here, None if it can."""
+        """Return why a session cannot move here, None if it can: in place of one in which nothing is."""
         session = self._state.sessions.get(key)
-        if session is None or (session.is_fenced and session.owner_epoch < owner_epoch):
+        if session is None or (session.owner_epoch < owner_epoch and (session.is_fenced or session.is_empty)):
             return None
         return f"the session is here, with the owner epoch {session.owner_epoch}"
 

@@ -29,6 +29,7 @@ from wanderbus.broker.sessions.handover_messages import (
 )
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.session_ends import SessionEnds
+from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.sessions.unread_warnings import UnreadWarnings
 from wanderbus.broker.signals import OfDevices
 from wanderbus.broker.state.rows import device_key
@@ -61,8 +62,11 @@ class Devices:
         self._messages = messages
         self._settled = settled
         self._interest = interest
-        self._handover = Handover(basics, self.presence, subscriptions, messages, engine, matched)
-        self._awaited = AwaitedSessions(basics, self.presence, subscriptions, interest, filters, after_past)
+        turned_away = TurnedAway(basics, self.presence, messages)
+        self._handover = Handover(basics, subscriptions, turned_away, engine, matched)
+        self._awaited = AwaitedSessions(
+            basics, self.presence, subscriptions, interest, filters, turned_away, after_past
+        )
         self._attachments = Attachments(
             basics, self.presence, self.ends, self._handover, rollback, filters, subscriptions, advertisements
         )

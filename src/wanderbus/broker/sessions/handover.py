@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wanderbus import protocol, records
-from wanderbus.broker.backlog import MessageQueue
+from wanderbus import records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
-from wanderbus.broker.messages import LinkDropped
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.broker.sessions.handover_messages import (
     DropExport,
@@ -29,18 +27,12 @@ from wanderbus.broker.sessions.handover_messages import (
     SessionExported,
     SessionMoveRefused,
 )
-from wanderbus.broker.sessions.presence import Presence
+from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import EventId
 from wanderbus.records import Cut
 from wanderbus.subscription import PATTERN
-
-
-def moved(session: SessionRow) -> protocol.RequestRefused:
-    """Return the refusal of a device of a fenced session."""
-    reason = f"the session {session.name!r} has moved to another server (owner epoch {session.owner_epoch}); call again"
-    return protocol.RequestRefused(0, reason, limit=protocol.SESSION_MOVED)
 
 
 class _Leaving:
@@ -59,9 +51,8 @@ class Handover:
     def __init__(
         self,
         basics: Basics,
-        presence: Presence,
         subscriptions: Subscriptions,
-        backlog: MessageQueue,
+        turned_away: TurnedAway,
         engine_events: EngineEvents,
         matched: MatchedDelivery,
     ) -> None:
@@ -69,9 +60,8 @@ class Handover:
         self._journal = basics.journal
         self._links = basics.links
         self._domain = basics.config.domain
-        self._presence = presence
         self._subscriptions = subscriptions
-        self._backlog = backlog
+        self._turned_away = turned_away
         self._engine_events = engine_events
         self._matched = matched
         self._leaving: dict[str, _Leaving] = {}
@@ -160,7 +150,7 @@ class Handover:
             leaving.offset, leaving.cuts = self._state.offset, self._cuts(given.heads)
             if not self._is_matched(session, leaving.offset):
                 self._matched.leaving[key] = leaving.offset
-                self._turn_away(session, given.owner_epoch)
+                self._turned_away.close(session, given.owner_epoch)
                 self._subscriptions.release(session)
         if self._is_matched(session, leaving.offset):
             self._fence(session, leaving)
@@ -178,7 +168,7 @@ class Handover:
         key, given = session.key, leaving.given
         del self._leaving[key]
         if self._matched.leaving.pop(key, None) is None:
-            self._turn_away(session, given.owner_epoch)
+            self._turned_away.close(session, given.owner_epoch)
             self._subscriptions.release(session)
         self._links.release(session)
         fenced = records.SessionFenced(
@@ -229,16 +219,6 @@ class Handover:
                 )
             )
         return tuple(cuts)
-
-    def _turn_away(self, session: SessionRow, owner_epoch: int) -> None:
-        """Close the links of a session, after their waiting acknowledgements; its devices find the next owner."""
-        for link in list(self._links.of_session(session.key)):
-            self._backlog.closes(link)
-        for link in list(self._links.of_session(session.key)):
-            refusal = moved(SessionRow(session.user, session.name, session.epoch, owner_epoch))
-            self._links.send(link, refusal)
-            self._presence.closed(link, "moved to another server")
-            self._journal.emit(LinkDropped(link.link, refusal.reason))
 
     def _refuse(self, user: str, session: str, reason: str, *, has_more: bool = False) -> None:
         self._journal.emit(SessionMoveRefused(user, session, reason, has_more))

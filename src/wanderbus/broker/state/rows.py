@@ -90,6 +90,11 @@ class SessionRow(msgspec.Struct, dict=True):
         return session_key(self.user, self.name)
 
     @property
+    def is_empty(self) -> bool:
+        """Return whether it has no subscription, and nothing waits."""
+        return not (self.subscriptions or self.ended or self.waiting)
+
+    @property
     def epochs(self) -> Epochs:
         """Return all epochs, each with its first number."""
         return (*self.earlier, (self.epoch, self.first))

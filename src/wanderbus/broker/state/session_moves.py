@@ -25,9 +25,7 @@ def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
         state.patterns.end(identity)
         state.tombstones.drop(identity)
     for device in session.devices:
-        keep_lease(state, state.devices[device_key(record.user, device)], record.at_us)
-        state.devices.drop(device_key(record.user, device))
-        state.advertisements.withdraw_device(record.user, device)
+        _remove_device(state, record.user, device, record.at_us)
         (move_publishes if record.cuts else forget_publishes)(state, record.user, device)
     state.replace_session(
         SessionRow(
@@ -56,7 +54,8 @@ def import_session(state: BrokerState, record: records.SessionImported) -> None:
     session = exported.session
     awaited = state.awaited.get(session.key)
     state.awaited.drop(session.key)
-    state.ensure_session(record.user, record.session)
+    for member in state.ensure_session(record.user, record.session).devices:
+        _remove_device(state, record.user, member, record.at_us)
     state.replace_session(session)
     server, ended = state.servers[state.server], {row.subscription.id for row in exported.ended}
     # The epochs of two servers are not in one order.
@@ -86,6 +85,13 @@ def import_session(state: BrokerState, record: records.SessionImported) -> None:
         state.publishers.put(key, publisher.row)
     state.queued_bytes += session.queued_bytes
     state.queue.take_over(session.key, exported.blocks, exported.events)
+
+
+def _remove_device(state: BrokerState, user: str, device: str, at_us: int) -> None:
+    """Remove a device that comes back when it calls again."""
+    keep_lease(state, state.devices[device_key(user, device)], at_us)
+    state.devices.drop(device_key(user, device))
+    state.advertisements.withdraw_device(user, device)
 
 
 def _remove_queue(state: BrokerState, session: SessionRow) -> None:

@@ -425,10 +425,11 @@ class AgentMachine:
         """Process a message; a malformed one closes the connection, and the next one resumes before this message."""
         if self._use is ChannelState.OPENED:
             self._use = after(CHANNEL, self._use, ChannelTrigger.MESSAGE)
+        was_attached = self._conversation.attached
         try:
             for output in self._conversation.receive(payload):
                 if isinstance(output, ConnectRefused) and output.limit == SESSION_MOVED:
-                    self._call_again(output.reason, now)
+                    self._call_again(output.reason, now, is_expected=was_attached)
                 else:
                     self._parts.emit(output)
             self._parts.give(TRANSPORTS, self._sending(self._conversation.take_unsent()))
@@ -437,11 +438,11 @@ class AgentMachine:
             self._disconnected(str(error))
             self._parts.emit(ServerUnreachable(str(error)), SetTimer("heal", now + self._pacing.failed(now)))
 
-    def _call_again(self, reason: str, now: float) -> None:
-        """Call the server that has the session now (SPEC L-06), at once unless that has failed repeatedly."""
-        pause_s = self._pacing.failed(now)
+    def _call_again(self, reason: str, now: float, *, is_expected: bool) -> None:
+        """Call the server that has the session now (SPEC L-06): at once, or after a pause if the call led nowhere."""
+        pause_s = 0.0 if is_expected else self._pacing.failed(now)
         self._disconnected(reason)
-        if self._pacing.is_calm:
+        if is_expected or self._pacing.is_calm:
             self._heal(now, afresh=True)
         else:
             self._parts.give(TRANSPORTS, self._channel.abandon())
