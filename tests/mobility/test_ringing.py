@@ -18,6 +18,7 @@ from wanderbus.mobility.messages import (
     SessionStateChanged,
     TerminateSession,
 )
+from wanderbus.mobility.session.calls import SERVICE_REDIRECTIONS_MAX
 from wanderbus.mobility.session.session import SIPCommunicationStatus
 from wanderbus.sip.transaction.transaction_layer import RequestReceived
 
@@ -248,7 +249,20 @@ def test_j01_a_server_of_a_service_redirects_to_the_owner_of_the_session(world: 
     assert alice.session().remote_uri == f"sip:bob@{DOMAIN}"
 
 
-@pytest.mark.parametrize("status", [302, 403, 404, 408, 486, 503])
+def test_l06_servers_of_a_service_redirect_again_while_a_session_moves(world: World) -> None:
+    alice, proxy, first = invited(world)
+    servers = [Scripted(world, (f"10.0.7.{number}", 5070)) for number in range(1, SERVICE_REDIRECTIONS_MAX + 1)]
+    asked, invitation = proxy, first
+    for number, server in enumerate(servers, 1):
+        asked.says(302, "server", to=invitation, headers=[("Contact", f"<sip:bob@10.0.7.{number}:5070>")])
+        asked, invitation = server, server.got("INVITE")[0]
+    asked.says(302, "server", to=invitation, headers=[("Contact", "<sip:bob@10.0.8.8:5070>")])
+    assert len(proxy.got("INVITE")) == 2, "then the service is looked up again"
+    proxy.accepts(proxy.got("INVITE")[1])
+    assert alice.all_of(SessionEstablished)
+
+
+@pytest.mark.parametrize("status", [403, 404, 408, 486, 503])
 def test_j01_after_a_failed_redirection_the_service_is_looked_up_again_once(world: World, status: int) -> None:
     alice, proxy, first = invited(world)
     owner = Scripted(world, OWNER)
@@ -297,7 +311,7 @@ def test_a_move_keeps_the_redirection(world: World) -> None:
     proxy.says(302, "proxy", to=first, headers=TO_OWNER)
     alice.move("10.0.3.1")
     world.run(0.1)
-    owner.says(302, "owner", to=owner.got("INVITE")[-1], headers=[("Contact", "<sip:bob@10.0.7.8>")])
+    owner.says(403, "owner", to=owner.got("INVITE")[-1])
     assert proxy.got("INVITE")[-1].request.uri == f"sip:bob@{DOMAIN}"
     assert len(proxy.got("INVITE")) == 2
 

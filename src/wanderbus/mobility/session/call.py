@@ -30,8 +30,8 @@ class OutgoingInvite(msgspec.Struct):
     """INVITE, or UPDATE if the owner requested that and the peer supports it (RFC 3311)."""
     redirected_to: SIPUri | None = None
     """Target of a 3xx instead of the address of record."""
-    redirected: bool = False
-    """True once a 3xx was followed; no other one is (RFC 3261 8.1.3.4)."""
+    redirections: int = 0
+    """Number of 3xx that were followed."""
     through_proxy: bool = False
     """True if a re-INVITE goes to the address of record instead of directly to the peer."""
     transaction: str | None = None

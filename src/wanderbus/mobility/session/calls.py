@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -30,6 +30,9 @@ from wanderbus.sip.message.message import Response, make_response
 from wanderbus.sip.message.targets import redirected_to
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.transaction.transaction_layer import CancelInvite, ForgetTransaction, Respond
+
+SERVICE_REDIRECTIONS_MAX: Final = 4
+"""Largest number of 3xx that the servers of a service may answer one call with."""
 
 INVITE_TIMER = "invite"
 """Timer of our INVITE: the timeout for its response, or the pause before the next attempt."""
@@ -170,22 +173,31 @@ def overtake_outgoing(call: Call) -> list[Effect]:
 
 
 def follow_redirection(call: Call, outgoing: OutgoingInvite, response: Response, transports: Collection[str]) -> bool:
-    """Direct our first INVITE to the target of a 3xx; return False if there is none to follow, or one was followed."""
-    if call.established or outgoing.redirected:
+    """Direct our first INVITE to the target of a 3xx; return False if there is none to follow, or enough were followed.
+
+    A peer may redirect once (RFC 3261 8.1.3.4). The servers of a service may redirect to each other, because a session
+    moves between them meanwhile.
+    """
+    if call.established or outgoing.redirections >= (SERVICE_REDIRECTIONS_MAX if call.is_service else 1):
         return False
     assert outgoing.request is not None
     peer = SIPUri.parse(call.session.remote_uri) if call.is_service else None
     target = redirected_to(response, outgoing.request.uri, transports, peer)
     if target is None:
         return False
-    outgoing.redirected, outgoing.redirected_to, outgoing.challenges = True, target, 0
+    outgoing.redirections += 1
+    outgoing.redirected_to, outgoing.challenges = target, 0
     return True
 
 
 def look_up_again(call: Call, outgoing: OutgoingInvite) -> bool:
-    """Direct our first INVITE to the service again, because the target of a 3xx failed; return False if none was."""
+    """Direct our first INVITE to the service again, because the target of a 3xx failed; return False if none was.
+
+    No further 3xx is followed, because it would lead to that target again.
+    """
     if call.established or call.ending or not call.is_service or outgoing.redirected_to is None:
         return False
+    outgoing.redirections = SERVICE_REDIRECTIONS_MAX
     outgoing.redirected_to, outgoing.challenges = None, 0
     return True
 

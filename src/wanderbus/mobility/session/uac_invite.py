@@ -113,7 +113,7 @@ class UacInvites:
         effects = abandon_outgoing(call)
         call.outgoing = update
         if outgoing is not None:
-            update.redirected_to, update.redirected = outgoing.redirected_to, outgoing.redirected
+            update.redirected_to, update.redirections = outgoing.redirected_to, outgoing.redirections
             update.crossed = outgoing.crossed
         return effects if call.exchanging else effects + self._attempt(call, now)
 
