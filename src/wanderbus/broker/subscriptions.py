@@ -91,10 +91,17 @@ class Subscriptions:
         """Match the subscriptions of a session no longer; their rows stay until the session is fenced."""
         for identity in session.subscriptions:
             self.matcher.remove(identity)
-            self._interest.remove(identity)
-            self._publisher_filters.remove(self._state.subscriptions[identity].subscription)
             self._live.drop(identity, session.user)
         self._ended.release(session)
+
+    def left(self, subscriptions: Iterable[Subscription]) -> None:
+        """Want nothing for the subscriptions of a fenced session any more.
+
+        The record of the fence comes before: as long as it can be lost, the events are for the session here.
+        """
+        for subscription in subscriptions:
+            self._interest.remove(subscription.id)
+            self._publisher_filters.remove(subscription)
 
     def _add_many(self, subscriptions: Sequence[Subscription]) -> None:
         """Add live subscriptions; one that can no longer be parsed matches nothing, and is reported."""

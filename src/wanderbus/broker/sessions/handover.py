@@ -179,7 +179,9 @@ class Handover:
             target=given.target,
             cuts=leaving.cuts,
         )
+        left = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
         self._journal.write(fenced, urgent=True)
+        self._subscriptions.left(left)
         self._give_export(self._state.sessions[key], given)
 
     def _give_export(self, session: SessionRow, given: FenceSession) -> None:
