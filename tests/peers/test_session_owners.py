@@ -132,9 +132,9 @@ def test_a_call_is_served_here_once_no_server_is_the_owner() -> None:
     south.answer(EAST)
     assert south.decided == [], "a second answer of one server is not one of the other"
     south.answer(NORTH)
-    assert south.decided == [CallServed("call")]
+    assert south.decided == [CallServed("call", unowned=ALICE)]
     south.answer(NORTH, contact="sip:broker@192.0.2.2:5070")
-    assert south.decided == [CallServed("call")], "an answer after the decision changes nothing"
+    assert south.decided == [CallServed("call", unowned=ALICE)], "an answer after the decision changes nothing"
     assert south.timers == {}
 
 
@@ -272,6 +272,13 @@ def test_the_next_owner_is_asked_again_if_it_may_have_answered_before_the_sessio
     assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.1")]
 
 
+def test_a_user_is_unowned_only_if_every_server_says_so() -> None:
+    south = South(links=(EAST,))
+    south.call()
+    south.answer(EAST)
+    assert south.decided == [CallServed("call")], "north has no link"
+
+
 def test_a_next_owner_without_the_session_is_asked_once_more_only() -> None:
     south = South()
     south.call()
@@ -279,7 +286,7 @@ def test_a_next_owner_without_the_session_is_asked_once_more_only() -> None:
     south.answer(NORTH, after=("east", 2))
     south.wait(LOOK_S)
     south.answer(EAST)
-    assert south.decided == [CallServed("call")]
+    assert south.decided == [CallServed("call", unowned=ALICE)]
 
 
 def test_a_server_that_awaits_the_session_is_asked_until_it_has_it() -> None:

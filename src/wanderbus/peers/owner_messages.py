@@ -37,9 +37,10 @@ class OwnerWanted(Input, frozen=True):
 
 
 class CallServed(Output, frozen=True):
-    """This server serves the call."""
+    """This server serves the call; of the user :attr:`unowned` no server has a session, "" if that is not certain."""
 
     call: str
+    unowned: str = ""
 
 
 class CallRedirected(Output, frozen=True):

@@ -22,7 +22,7 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.servers.server_users import server_user
-from wanderbus.broker.sessions.handover_messages import HandoverOutput
+from wanderbus.broker.sessions.handover_messages import HandoverOutput, UserUnowned
 from wanderbus.broker.signals import BrokerInput, ForInterest, ForLeaders
 from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, INTEREST_PREFIX
 from wanderbus.channels.interest.multicast import MulticastCounts
@@ -209,6 +209,8 @@ class ServerTraffic:
         others: list[AboutServers] = []
         for output in outputs:
             if isinstance(output, CallServed | CallRedirected):
+                if isinstance(output, CallServed) and output.unowned:
+                    self._parts.give(BROKER, [UserUnowned(output.unowned)])
                 self._on_decided(output)
             else:
                 others.append(output)

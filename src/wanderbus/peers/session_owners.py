@@ -273,11 +273,12 @@ class SessionOwners:
             question.asked_again = question.next_owner
             self._outputs.append(SetTimer(("again", self._requests[question.call]), now + LOOK_S))
         else:
-            self._serve(question.call)
+            is_certain = self._links.servers.issuperset(self._others)
+            self._serve(question.call, unowned=question.user if is_certain else "")
 
-    def _serve(self, call: str) -> None:
+    def _serve(self, call: str, *, unowned: str = "") -> None:
         self._close(call)
-        self._outputs.append(CallServed(call))
+        self._outputs.append(CallServed(call, unowned))
 
     def _close(self, call: str) -> None:
         """Forget the question about a call."""

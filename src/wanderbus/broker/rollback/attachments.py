@@ -56,7 +56,6 @@ class Attachments:
         ):
             self._links.send(link, refusal)
             return
-        self._begin_anew(session_key(link.user, message.session))
         removed = self._presence.reason_of_removal(link)
         former = self._state.sessions.get(session_key(link.user, self._state.devices[link.key].session))
         attached = records.Attached(
@@ -84,13 +83,6 @@ class Attachments:
             self._links.notify(session, ())
         self._presence.moved(link, former, session)
 
-    def _begin_anew(self, key: str) -> None:
-        """Forget a session that has moved and is over there: a call comes here only if no server has it."""
-        session = self._state.sessions.get(key)
-        if session is not None and session.is_fenced:
-            over = records.Forgotten(at_us=self._state.wall_us, sessions=((session.user, session.name),))
-            self._journal.write(over, urgent=True)
-
     def _discard(self, link: Link, session: SessionRow, *, keep_queue: bool) -> None:
         """End the session's subscriptions, and advertisements and notifications of this device (SPEC G-09, X20)."""
         self._subscriptions.discard(link.user, session.name, link.device, keep_queue=keep_queue)
@@ -109,7 +101,6 @@ class Attachments:
             reason = f"the session {name!r} is on its way from {awaited.source}; call again"
             return protocol.RequestRefused(0, reason, limit=protocol.SESSION_MOVED)
         session = self._state.sessions.get(key)
-        if session is None:
-            return None
-        has_left = session.is_fenced and (key in self._state.exports or not session.next_owner)
-        return moved(session, session.owner_epoch) if has_left or self._handover.is_leaving(session) else None
+        if session is not None and (session.is_fenced or self._handover.is_leaving(session)):
+            return moved(session, session.owner_epoch)
+        return None

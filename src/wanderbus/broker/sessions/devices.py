@@ -26,6 +26,7 @@ from wanderbus.broker.sessions.handover_messages import (
     HeadWanted,
     ImportSession,
     KeepSession,
+    UserUnowned,
 )
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.session_ends import SessionEnds
@@ -100,6 +101,8 @@ class Devices:
                 self._awaited.wait_for(given)
             case ForgetAwaited():
                 self._awaited.forget(given)
+            case UserUnowned():
+                self._handover.unowned(given)
             case ImportSession():
                 self._awaited.import_session(given)
 

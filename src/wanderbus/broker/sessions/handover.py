@@ -26,6 +26,7 @@ from wanderbus.broker.sessions.handover_messages import (
     KeepSession,
     SessionExported,
     SessionMoveRefused,
+    UserUnowned,
 )
 from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.state.rows import SessionRow, session_key
@@ -123,6 +124,13 @@ class Handover:
         if session_key(given.user, given.session) in self._state.exports:
             dropped = records.ExportDropped(at_us=self._state.wall_us, user=given.user, session=given.session)
             self._journal.write(dropped, urgent=False)
+
+    def unowned(self, given: UserUnowned) -> None:
+        """Forget the sessions of a user that have moved from here and are over, so that they can begin anew."""
+        state = self._state
+        left = (each for each in state.sessions_of(given.user) if each.is_fenced and each.key not in state.exports)
+        if over := tuple((each.user, each.name) for each in left):
+            self._journal.write(records.Forgotten(at_us=state.wall_us, sessions=over), urgent=True)
 
     def _unknown_to_target(self, session: SessionRow, given: FenceSession) -> int:
         return len(set(session.subscriptions) - set(given.subscriptions))

@@ -150,6 +150,12 @@ class ImportSession(Input, frozen=True):
     export: bytes
 
 
+class UserUnowned(Input, frozen=True):
+    """No server of the domain has a session of ``user``: those that have moved from here are over."""
+
+    user: str
+
+
 class SessionOwned(Output, frozen=True):
     """The session is durably owned here, in ``owner_epoch``."""
 
@@ -166,6 +172,7 @@ HandoverInput = (
     | AwaitSession
     | ForgetAwaited
     | ImportSession
+    | UserUnowned
     | SessionMoveEnded
 )
 """Inputs of the broker about sessions that move."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from wanderbus.broker.sessions.handover_messages import UserUnowned
 from wanderbus.client.machine.messages import ConnectRefused
 from wanderbus.machine import Output
 from wanderbus.protocol import SESSION_MOVED
@@ -27,6 +28,8 @@ class HandoverDevice(DomainDevice):
         ):
             self.world.after(self.world.random.uniform(*self.retry_s), self.connect)
             return
+        else:
+            self.node.feed(UserUnowned(self.user))
         super().connect()
 
     def _reported(self, output: Output) -> None:
