@@ -306,7 +306,7 @@ def test_l01_a_session_is_imported_once_and_never_over_another_or_from_a_former_
     source, _ = crowded()
     first = exported(source.fence(2))
     target = Server("south")
-    target.attach(ALICE, "phone")
+    target.subscribe(target.attach(ALICE, "phone"), "N >= 0")
     assert target.take_over(first) == SessionMoveRefused(
         ALICE, "default", "the session is here, with the owner epoch 1"
     )
@@ -319,6 +319,19 @@ def test_l01_a_session_is_imported_once_and_never_over_another_or_from_a_former_
     third.fence(3)
     assert isinstance(third.take_over(first), SessionMoveRefused)
     assert isinstance(third.take_over(b"\xc1"), SessionMoveRefused)
+
+
+def test_l01_a_session_comes_in_place_of_one_in_which_nothing_is() -> None:
+    source, _ = crowded()
+    first = exported(source.fence(2))
+    target = Server("south")
+    link = target.attach(ALICE, "watch")
+    target.attach(ALICE, "phone")
+    assert target.take_over(first) == SessionOwned(ALICE, "default", 2)
+    assert RequestRefused in map(type, target.out[link]), "its devices call again, and find the session"
+    assert "watch" not in target.broker.state.sessions[f"{ALICE}/default"].devices
+    link = target.attach(ALICE, "watch")
+    assert "watch" in target.broker.state.sessions[f"{ALICE}/default"].devices
 
 
 def test_l01_an_export_is_given_once_the_fence_is_durable_and_lost_with_it() -> None:
