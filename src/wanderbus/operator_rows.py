@@ -285,6 +285,15 @@ class MovedSession(msgspec.Struct, frozen=True):
     server: str
 
 
+class DrainInfo(msgspec.Struct, frozen=True):
+    """Drain of a server: whether it drains, the sessions that are still there, and how many are stuck for a reason."""
+
+    server: str
+    is_draining: bool
+    sessions: int
+    stuck: dict[str, int] = {}
+
+
 class KickedDevice(msgspec.Struct, frozen=True):
     """A device whose connection was closed, if it was ``connected``, and that was ``forgotten`` by its session."""
 

@@ -512,6 +512,12 @@ class ExportDropped(Record, frozen=True, tag="export_dropped", kw_only=True):
     session: str
 
 
+class DrainingChanged(Record, frozen=True, tag="draining_changed", kw_only=True):
+    """The server began to drain, or takes sessions again: a draining server moves all its sessions to others."""
+
+    is_draining: bool
+
+
 class SessionAwaited(Record, frozen=True, tag="session_awaited", kw_only=True):
     """The session is about to move here from the server ``source``, and this one will own it in ``owner_epoch``.
 
@@ -609,6 +615,7 @@ AnyRecord = (
     | Left
     | SessionFenced
     | ExportDropped
+    | DrainingChanged
     | SessionAwaited
     | SessionNotAwaited
     | SessionImported

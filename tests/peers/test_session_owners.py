@@ -36,6 +36,7 @@ class Rows:
     """The sessions of a server."""
 
     server = "south"
+    is_draining = False
 
     def __init__(self, *rows: SessionRow) -> None:
         self.rows = rows

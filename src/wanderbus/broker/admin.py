@@ -26,6 +26,7 @@ from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.route_rows import advertisement_rows, route_rows
+from wanderbus.broker.sessions.drain import Drain
 from wanderbus.broker.sessions.handover_messages import MoveSession, SessionMoveEnded
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.session_ends import SessionEnds
@@ -72,6 +73,7 @@ class Admin:
         self._engine = engine
         self._phases = phases
         self._channels = basics.channels
+        self._drain = Drain(basics)
         self._roles = basics.config.roles
         self._listings = Listings(basics.state, basics.links, basics.config)
         self._moves: dict[tuple[str, str], tuple[Link, int]] = {}
@@ -94,6 +96,8 @@ class Admin:
                     self._kick(link, request)
                 case protocol.MoveSession():
                     self._move(link, request)
+                case protocol.Drain():
+                    self._drain.answer(link, request)
                 case protocol.DeclareSchema():
                     self._declare_schema(link, request)
                 case protocol.ListSchemas():
@@ -103,15 +107,17 @@ class Admin:
 
     def _check_role(self, asker: str, request: protocol.OperatorRequest) -> None:
         """Raise :class:`Refused` if ``asker`` lacks the role for this request about another user or about schemas."""
-        changes = isinstance(request, protocol.Purge | protocol.Kick | protocol.MoveSession | protocol.DeclareSchema)
+        changes = isinstance(
+            request, protocol.Purge | protocol.Kick | protocol.MoveSession | protocol.DeclareSchema
+        ) or (isinstance(request, protocol.Drain) and request.on is not None)
         role = self._roles.get(asker)
         if role == "administrator" or (role == "operator" and not changes):
             return
         needed = "'administrator'" if changes else "'operator' or 'administrator'"
         if isinstance(request, protocol.SchemaRequest):
             raise Refused(f"{asker} may not do that; schemas of subjects need the role {needed}")
-        if isinstance(request, protocol.MoveSession):
-            raise Refused(f"{asker} may not do that; moving a session needs the role {needed}")
+        if isinstance(request, protocol.MoveSession | protocol.Drain):
+            raise Refused(f"{asker} may not do that; moving sessions needs the role {needed}")
         if request.user not in (None, asker):
             raise Refused(f"{asker} may do that with their own sessions; those of others need the role {needed}")
 
@@ -315,6 +321,7 @@ class Admin:
 
     def move_ended(self, ended: SessionMoveEnded) -> None:
         """Answer the request for a move."""
+        self._drain.move_ended(ended)
         link, request = self._moves.pop((ended.user, ended.session), (None, 0))
         if link is None or not self._links.is_open(link):
             return

@@ -15,6 +15,7 @@ from wanderbus.operator_rows import (
     AdvertisementInfo,
     BoundInfo,
     DiscardedSession,
+    DrainInfo,
     EngineInfo,
     KickedDevice,
     LimitInfo,
@@ -172,6 +173,15 @@ class Operator:
         """
         request = protocol.MoveSession(self._requests.next_request(), _uri(user), session, server)
         return read_rows(MovedSession, "moved", (await self._requests.begin(request)).rows)[0]
+
+    async def drain(self, *, on: bool | None = None) -> DrainInfo:
+        """Let the server that this agent is connected to drain, or take sessions again; return how far it is.
+
+        A draining server moves all its sessions to the other servers of its domain, goes on after a restart, and
+        redirects new ones. Without ``on``, only ask; that needs the role of operator, the rest that of administrator.
+        """
+        request = protocol.Drain(self._requests.next_request(), on)
+        return read_rows(DrainInfo, "drained", (await self._requests.begin(request)).rows)[0]
 
     async def discard(self, user: str, session: str = "default") -> DiscardedSession:
         """Remove a session: its subscriptions, its devices and its queue; return how many (SPEC J-05).

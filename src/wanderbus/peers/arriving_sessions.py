@@ -117,6 +117,9 @@ class ArrivingSessions:
         offered = decode_offer(data)
         if any((each.owner, each.session) != move.key for each in offered):
             raise RemoteProtocolError("an offer has a subscription of another session", None)
+        if self._state.is_draining:
+            self._send(server, MoveRefused(move, f"{self._state.server} is draining"))
+            return
         self._emit(AwaitSession(*move.key, move.owner_epoch, server, offered))
 
     def _import(self, server: str, move: Move, data: bytes) -> None:

@@ -84,6 +84,10 @@ class LeavingSessions:
         """Return whether the session with this user and name is on its way."""
         return key in self._moves
 
+    def __len__(self) -> int:
+        """Return the number of sessions that are on their way."""
+        return len(self._moves)
+
     def begin(self, given: MoveSession) -> None:
         """Offer a session to its target."""
         if reason := self._obstacle(given):
@@ -181,6 +185,7 @@ class LeavingSessions:
                 leaving = self._found(server, move)
                 if leaving is not None and leaving.stage != "fenced":
                     self._emit(KeepSession(*move.key))
+                    self._send(server, MoveWithdrawn(move))  # it may have accepted an earlier offer
                     self._end(leaving, reason)
             case MoveAwaited(move=move):
                 if self._found(server, move) is None and move not in self._exports_for(server):

@@ -70,13 +70,14 @@ class OwnerAnswered(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Answer to ``request``: the SIP URI of the answering server if it has a session of the user, else "".
 
     A server that has given the session up names the one that owns it in ``owner_epoch``. One to which it is on its way
-    names itself.
+    names itself. One that takes new sessions has its SIP URI in ``takes_at``.
     """
 
     request: int
     contact: Text
     next_owner: Text = ""
     owner_epoch: int = 0
+    takes_at: Text = ""
 
 
 Message = OwnerAsked | OwnerAnswered

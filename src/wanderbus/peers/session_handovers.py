@@ -16,11 +16,13 @@ from collections.abc import Iterable
 
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
+    DrainingSet,
     HandoverInput,
     HandoverOutput,
     HeadFound,
     MoveSession,
     SessionExported,
+    SessionMoveEnded,
     SessionMoveRefused,
     SessionOwned,
 )
@@ -28,6 +30,7 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.arriving_sessions import ArrivingSessions
+from wanderbus.peers.draining import Draining
 from wanderbus.peers.handover_messages import MoveWithdrawn, Part, decode
 from wanderbus.peers.leaving_sessions import LeavingSessions
 from wanderbus.peers.messages import (
@@ -51,13 +54,15 @@ class SessionHandovers:
 
     :param others: the names of the other servers of the domain
     :param state: the state of this server, which it only reads
+    :param domain: domain of the servers
     """
 
-    def __init__(self, others: Iterable[str], state: BrokerState) -> None:
+    def __init__(self, others: Iterable[str], state: BrokerState, domain: str) -> None:
         self._outputs: list[HandoversOutput] = []
         self._links = OpenLinks()
         self._leaving = LeavingSessions(others, state, self._links, self._outputs.append)
         self._arriving = ArrivingSessions(state, self._links, self._outputs.append)
+        self._draining = Draining(state, domain, self._links, self._leaving, self._outputs.append)
 
     def step(self, inputs: Iterable[Input | Output], now: float) -> list[HandoversOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -74,6 +79,8 @@ class SessionHandovers:
                     self._links.closed(link, server)
                 case MoveSession():
                     self._leaving.begin(given)
+                case DrainingSet():
+                    pass  # the step looks at the state
                 case HeadFound():
                     self._leaving.head_found(given)
                 case SessionExported():
@@ -84,8 +91,13 @@ class SessionHandovers:
                     self._arriving.effective(given)
                 case SessionOwned():
                     self._arriving.owned(given)
+                case TimerFired(key="drain"):
+                    self._draining.timer_fired()
                 case TimerFired(key=key):
                     self._leaving.timer_fired(key)
+        for ended in [each for each in self._outputs if isinstance(each, SessionMoveEnded)]:
+            self._draining.ended(ended, now)
+        self._draining.go_on(now)
         outputs = list(self._outputs)
         self._outputs.clear()
         return outputs

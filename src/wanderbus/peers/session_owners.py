@@ -42,6 +42,7 @@ from wanderbus.peers.owner_messages import (
     decode,
     encode,
 )
+from wanderbus.peers.placement import server_for
 from wanderbus.sip.message.uri import SIPUri
 
 ANSWER_S: Final = 0.5
@@ -67,6 +68,11 @@ class SessionsByUser(Protocol):
     """The sessions of a server by user."""
 
     server: str
+
+    @property
+    def is_draining(self) -> bool:
+        """Return whether new sessions begin at other servers."""
+        ...
 
     @property
     def awaited(self) -> Mapping[str, AwaitedRow]:
@@ -125,6 +131,8 @@ class _Question:
         """The one that was asked once more, because it may have answered before the session came."""
         self.is_coming = False
         """True if it says that the session is on its way to it."""
+        self.takers: dict[str, str] = {}
+        """SIP URIs of the servers that take new sessions."""
 
 
 class SessionOwners:
@@ -223,7 +231,9 @@ class SessionOwners:
             match decode(received.payload):
                 case OwnerAsked(request=request, user=user):
                     epoch, after = next_owner(self._sessions, user)
-                    answer = OwnerAnswered(request, self._contact if self.owns(user) else "", after, epoch)
+                    takes_at = "" if self._sessions.is_draining else self._contact
+                    contact = self._contact if self.owns(user) else ""
+                    answer = OwnerAnswered(request, contact, after, epoch, takes_at)
                     self._outputs.append(SendOnServerLink(received.link, encode(answer)))
                 case OwnerAnswered(request=request) as answer:
                     if question := self._questions.get(request):
@@ -233,15 +243,20 @@ class SessionOwners:
 
     def _on_answer(self, question: _Question, server: str, answer: OwnerAnswered, now: float) -> None:
         if answer.contact:
-            target = str(SIPUri.parse(answer.contact))
-            self._close(question.call)
-            self._remember(question.call, now)
-            self._outputs.append(CallRedirected(question.call, target))
+            self._redirect(question, answer.contact, now)
         else:
+            if answer.takes_at:
+                question.takers[server] = answer.takes_at
             question.next_owner = max(question.next_owner, (answer.owner_epoch, answer.next_owner))
             if server == question.next_owner[1]:
                 question.is_coming = answer.next_owner == server
             self._strike(question, server, now)
+
+    def _redirect(self, question: _Question, contact: str, now: float) -> None:
+        target = str(SIPUri.parse(contact))
+        self._close(question.call)
+        self._remember(question.call, now)
+        self._outputs.append(CallRedirected(question.call, target))
 
     def _on_link_opened(self, link: int, server: str) -> None:
         """Repeat the questions without an answer: a link that failed may have lost them."""
@@ -272,6 +287,8 @@ class SessionOwners:
             question.unanswered.add(owner)
             question.asked_again = question.next_owner
             self._outputs.append(SetTimer(("again", self._requests[question.call]), now + LOOK_S))
+        elif self._sessions.is_draining and (taker := server_for(question.user, question.takers)) is not None:
+            self._redirect(question, question.takers[taker], now)
         else:
             is_certain = self._links.servers.issuperset(self._others)
             self._serve(question.call, unowned=question.user if is_certain else "")

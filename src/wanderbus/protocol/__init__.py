@@ -208,6 +208,13 @@ class MoveSession(AgentMessage, frozen=True, tag=40):
     server: str
 
 
+class Drain(AgentMessage, frozen=True, tag=41):
+    """Let the server that is asked drain, or take sessions again; without ``on`` only ask how far it is."""
+
+    request: int
+    on: bool | None = None
+
+
 class Reader(msgspec.Struct, frozen=True, array_like=True):
     """One subscription to read; ``handle`` is a number that the agent chooses for it in messages of this link.
 
@@ -494,7 +501,7 @@ SessionRequest = SubscriptionRequest | AdvertisementRequest
 SchemaRequest = DeclareSchema | ListSchemas
 """Administration requests about the schemas of subjects, which need a role."""
 
-OperatorRequest = Inspect | Peek | Purge | Kick | MoveSession | SchemaRequest
+OperatorRequest = Inspect | Peek | Purge | Kick | MoveSession | Drain | SchemaRequest
 """Administration requests, about one's own sessions or, with a role, about those of others and about schemas."""
 
 ListingRequest = OperatorRequest | ListEvents

@@ -40,6 +40,10 @@ class SessionMoveEnded(Input, frozen=True):
     reason: str = ""
 
 
+class DrainingSet(Output, frozen=True):
+    """This server has begun to drain, or takes sessions again; its state says which."""
+
+
 # At the source -------------------------------------------------------------------------------------------------------
 
 
@@ -177,5 +181,7 @@ HandoverInput = (
 )
 """Inputs of the broker about sessions that move."""
 
-HandoverOutput = MoveSession | HeadFound | SessionExported | SessionMoveRefused | AwaitedEffective | SessionOwned
+HandoverOutput = (
+    MoveSession | DrainingSet | HeadFound | SessionExported | SessionMoveRefused | AwaitedEffective | SessionOwned
+)
 """Outputs of the broker about sessions that move."""

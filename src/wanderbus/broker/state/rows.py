@@ -95,6 +95,11 @@ class SessionRow(msgspec.Struct, dict=True):
         return not (self.subscriptions or self.ended or self.waiting)
 
     @property
+    def is_over(self) -> bool:
+        """Return whether nothing is left of it: no device, no subscription, no notification."""
+        return self.is_empty and not self.devices
+
+    @property
     def epochs(self) -> Epochs:
         """Return all epochs, each with its first number."""
         return (*self.earlier, (self.epoch, self.first))
@@ -330,6 +335,8 @@ class ServerRow(msgspec.Struct):
     """True if this log has had another layout: events that were accepted under it may still be on their way here."""
     is_marked: bool = False
     """True if the other servers get a mark in place of what that copy lacked."""
+    is_draining: bool = False
+    """True if all sessions move to other servers, and new ones begin there."""
 
 
 class LogSpan(msgspec.Struct, frozen=True, array_like=True):

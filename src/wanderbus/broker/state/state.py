@@ -187,6 +187,11 @@ class BrokerState:
         return self.servers[self.server].epochs or ((self.incarnation, 0),)
 
     @property
+    def is_draining(self) -> bool:
+        """Return whether all sessions move to other servers, and new ones begin there."""
+        return self.servers[self.server].is_draining
+
+    @property
     def next_subscription(self) -> int:
         """Return the number of the next subscription that is created."""
         return self.servers[self.server].subscriptions + 1
@@ -272,6 +277,9 @@ class BrokerState:
                 fence_session(self, record)
             case records.ExportDropped():
                 self.exports.drop(session_key(record.user, record.session))
+            case records.DrainingChanged(is_draining=is_draining):
+                self.servers[self.server].is_draining = is_draining
+                self.servers.put(self.server, self.servers[self.server])
             case records.SessionAwaited():
                 await_session(self, offset, record)
             case records.SessionNotAwaited():

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
+from wanderbus import protocol
 from wanderbus.broker.sessions.handover_messages import MoveSession
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.peers.parts import HANDOVERS
 from wanderbus.peers.session_handovers import SessionHandovers
 from wanderbus.peers.session_owners import owns
-from wanderbus.simulation.domains.domain_node import DomainNode
+from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode
+
+OPERATOR: Final = f"sip:operator@{DOMAIN}"
+"""User with the role of administrator."""
 
 
 class HandoverNode(DomainNode):
@@ -22,7 +27,7 @@ class HandoverNode(DomainNode):
     """Moves that were requested."""
 
     def _make_handovers(self, state: BrokerState) -> SessionHandovers:
-        return SessionHandovers(self.others, state)
+        return SessionHandovers(self.others, state, DOMAIN)
 
     def _request_links(self) -> None:
         super()._request_links()
@@ -34,6 +39,12 @@ class HandoverNode(DomainNode):
         self.requested += 1
         self._note(f"moves {user}/{session} to {target}")
         self._feed_part(HANDOVERS, [MoveSession(user, session, target)])
+
+    def drain(self, *, on: bool) -> None:
+        """Begin or end a drain, if the server runs and that changes anything."""
+        if self.alive and self.broker.state.is_draining != on:
+            self._note("drains" if on else "takes sessions again")
+            self._visit(OPERATOR, protocol.Drain(1, on))
 
     def owns(self, user: str) -> bool:
         """Return whether calls of a user come to this server."""

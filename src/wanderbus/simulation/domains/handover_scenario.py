@@ -15,16 +15,17 @@ from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.interest.interest_set import MODES
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig, Role
 from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DOMAIN
 from wanderbus.simulation.domains.domain_scenario import DomainScenario
 from wanderbus.simulation.domains.handover_checkers import HandoverTruth
 from wanderbus.simulation.domains.handover_device import HandoverDevice
-from wanderbus.simulation.domains.handover_node import HandoverNode
+from wanderbus.simulation.domains.handover_node import OPERATOR, HandoverNode
 
 ACTIVE_S: Final = 20.0
 SUBJECTS: Final = ("A", "B", "C", "D")
+ROLES: Final[dict[str, Role]] = {OPERATOR: "administrator"}
 _KEY: Final = bytes(32)
 
 
@@ -68,7 +69,9 @@ class HandoverScenario(DomainScenario):
                 )
             others = [each for each in names if each != name]
             channels = OwnChannels(directory, name, lambda subject: merging, own, others, b"1")
-            node = HandoverNode(self.world, name, channels, BrokerConfig(sweep_s=None, unacknowledged_max=window))
+            node = HandoverNode(
+                self.world, name, channels, BrokerConfig(sweep_s=None, unacknowledged_max=window, roles=ROLES)
+            )
             node.others = others
             node.may_close = lambda link: True
             self._add_node(node)
@@ -98,6 +101,10 @@ class HandoverScenario(DomainScenario):
                 world.at(draw.uniform(0.1, 3.0), partial(self._subscribe, device))
         world.at_random(draw.choice([20, 60, 200]), 1.0, ACTIVE_S, self._publish)
         world.at_random(draw.choice([2, 6, 15]), 3.0, ACTIVE_S, self._move_session)
+        for _ in range(draw.choice([0, 0, 1, 3])):
+            node, at = draw.choice(list(self.homes.values())), draw.uniform(3.0, ACTIVE_S)
+            world.at(at, partial(node.drain, on=True))
+            world.at(at + draw.choice([0.5, 5.0, 50.0]), partial(node.drain, on=False))
         troubles = [self._crash, self._crash, self._break, self._partition, self._lose, self._move, self._crash_device]
         chosen = draw.sample(troubles, draw.randint(0, len(troubles)))
         for _ in range(draw.choice([2, 6, 12]) if chosen else 0):
@@ -124,6 +131,10 @@ class HandoverScenario(DomainScenario):
             if draw.random() < 0.3:
                 victim = draw.choice([node, self.homes[target]])
                 self.world.after(draw.uniform(0.0, 0.3), partial(self._crash_now, victim))
+
+    def _before_rest(self) -> None:
+        for node in self.homes.values():
+            node.drain(on=False)
 
     def _check_promises(self) -> None:
         self._handover_truth = HandoverTruth(self.nodes, self.devices)

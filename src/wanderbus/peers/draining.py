@@ -1,0 +1,101 @@
+"""Drain: a server moves all its sessions to other servers, some at a time, and tries again what fails (DESIGN 10.8).
+
+Whether the server drains is part of its durable state, so a restart goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from wanderbus.broker.servers.server_users import server_of
+from wanderbus.broker.sessions.handover_messages import MoveSession, SessionMoveEnded
+from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.machine import SetTimer
+from wanderbus.peers.leaving_sessions import LeavingSessions
+from wanderbus.peers.open_links import OpenLinks
+from wanderbus.peers.placement import server_for
+
+TIMER: Final = "drain"
+"""Key of the timer that looks for sessions to move."""
+
+MOVES_MAX: Final = 64
+"""Sessions that are on their way at once: the acknowledgements of the targets set the rate."""
+
+LOOK_S: Final = 0.5
+"""Pause until the server looks again for sessions that came meanwhile, or whose move has failed."""
+
+RETRY_S: Final = 5.0
+"""Pause before a session whose move has failed, or a server that has refused one, is tried again."""
+
+
+class Draining:
+    """Begins moves while this server drains.
+
+    :param domain: domain of the servers, whose users at each other do not move
+    :param leaving: carries the moves out
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        domain: str,
+        links: OpenLinks,
+        leaving: LeavingSessions,
+        emit: Callable[[SetTimer], None],
+    ) -> None:
+        self._state = state
+        self._domain = domain
+        self._links = links
+        self._leaving = leaving
+        self._emit = emit
+        self._coming: deque[str] = deque()
+        """Keys of the sessions to move next."""
+        self._failed: dict[str, float] = {}
+        """Sessions whose move has failed, and servers that have refused one, each until when it is left alone."""
+        self._is_timer_set = False
+
+    def timer_fired(self) -> None:
+        """Look for sessions that came meanwhile."""
+        self._is_timer_set = False
+
+    def ended(self, ended: SessionMoveEnded, now: float) -> None:
+        """Leave a session alone for a while whose move has failed, and its target."""
+        if ended.reason:
+            self._failed[session_key(ended.user, ended.session)] = now + RETRY_S
+            self._failed[ended.target] = now + RETRY_S
+
+    def go_on(self, now: float) -> None:
+        """Begin as many moves as may be under way, if this server drains."""
+        if not self._state.is_draining:
+            return
+        if not self._is_timer_set:
+            self._look(now)
+            self._is_timer_set = True
+            self._emit(SetTimer(TIMER, now + LOOK_S))
+        open_servers = [each for each in self._links.servers if self._failed.get(each, now) <= now]
+        while open_servers and self._coming and len(self._leaving) < MOVES_MAX:
+            session = self._state.sessions.get(self._coming.popleft())
+            if session is None or session.is_fenced or (session.user, session.name) in self._leaving:
+                continue
+            target = server_for(session.user, open_servers)
+            assert target is not None, open_servers
+            self._leaving.begin(MoveSession(session.user, session.name, target))
+
+    def _look(self, now: float) -> None:
+        """List the sessions to move: those that nobody uses come last."""
+        self._failed = {key: until for key, until in self._failed.items() if until > now}
+        sessions = [
+            each
+            for each in self._state.sessions.values()
+            if not (each.is_fenced or each.is_over or each.key in self._failed)
+            and server_of(each.user, self._domain) is None
+        ]
+        sessions.sort(key=lambda each: not any(self._is_connected(each.user, device) for device in each.devices))
+        self._coming = deque(each.key for each in sessions)
+
+    def _is_connected(self, user: str, device: str) -> bool:
+        row = self._state.devices.get(f"{user}/{device}")
+        return row is not None and row.status == "CONNECTED"
