@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import get_args
 
 import msgspec
@@ -10,11 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.broker.access_desk import AccessDesk
 from tests.broker.desk import ALICE, BOB, rows_of
-from tests.broker.office import ADAM, OLGA, Office, answers, inspected, listed, purged, refusal, with_queue
+from tests.broker.office import ADAM, OLGA, ROLES, Office, answers, inspected, listed, purged, refusal, with_queue
 from wanderbus import protocol, records
 from wanderbus.broker import admin
 from wanderbus.broker.messages import LinkDropped
+from wanderbus.broker.sessions.handover_messages import FenceSession, MoveSession, SessionMoveEnded
+from wanderbus.machine import Output
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Inspect, Kick, Listing, OperatorRequest, Peek, Purge, RequestRefused
 
 
@@ -191,6 +196,60 @@ def test_the_log_has_every_change(office: Office) -> None:
     assert rows_of(office.recovered(from_log_alone=True)) == rows_of(office.broker.state)
     session = office.broker.state.sessions[f"{ALICE}/default"]
     assert session.generated == session.delivered + session.queued + sum(session.dropped.values())
+
+
+# Moves ---------------------------------------------------------------------------------------------------------------
+
+
+class MovingOffice(AccessDesk):
+    """A desk of a server in a domain, that keeps what it asks of the other servers."""
+
+    def __init__(self) -> None:
+        self.moves: list[MoveSession] = []
+        super().__init__(BrokerConfig(server="south", domain="example.org", roles=ROLES))
+
+    def perform(self, outputs: Sequence[Output]) -> None:
+        super().perform(outputs)
+        self.moves += [each for each in outputs if isinstance(each, MoveSession)]
+
+
+def test_l06_whoever_asks_again_on_a_new_link_is_told_how_the_move_ends() -> None:
+    office = MovingOffice()
+    first = office.attach(ADAM)
+    assert answers(office, first, protocol.MoveSession(1, ALICE, "default", "s2")) == []
+    other = office.attach(ADAM, "laptop")
+    for server in ("s2", "s3"):
+        reason = refusal(office, other, protocol.MoveSession(1, ALICE, "default", server))
+        assert reason == f"the session 'default' of {ALICE} is on its way to s2 already"
+    office.close(first)
+    assert "is on its way to s2" in refusal(office, other, protocol.MoveSession(2, ALICE, "default", "s3"))
+    assert answers(office, other, protocol.MoveSession(3, ALICE, "default", "s2")) == []
+    assert office.moves == [MoveSession(ALICE, "default", "s2")]
+    office.give(SessionMoveEnded(ALICE, "default", "s2"))
+    assert office.out[other][-1] == Listing(3, ({"user": ALICE, "session": "default", "server": "s2"},))
+    assert answers(office, other, protocol.MoveSession(4, ALICE, "default", "s3")) == []
+    office.give(SessionMoveEnded(ALICE, "default", "s3", "it is full"))
+    assert office.out[other][-1] == RequestRefused(4, "it is full")
+
+
+@pytest.mark.parametrize("asker", [ALICE, BOB, OLGA])
+def test_only_administrators_move_sessions(asker: str) -> None:
+    office = MovingOffice()
+    link = office.attach(asker, "desk")
+    assert "needs the role 'administrator'" in refusal(office, link, protocol.MoveSession(1, ALICE, "default", "s2"))
+    assert office.moves == []
+
+
+def test_l06_a_session_that_has_left_is_not_listed_and_cannot_be_peeked_or_purged(office: Office) -> None:
+    with_queue(office, 1, 2)
+    office.give(FenceSession(ALICE, "default", 2))
+    adam = office.attach(ADAM)
+    for what in ("sessions", "subscriptions", "queues"):
+        assert inspected(office, adam, what, ALICE) == []
+        assert all(row["user"] != ALICE for row in inspected(office, adam, what))
+    for request in (Peek(1, ALICE, "default", 1, 10), Purge(2, ALICE, "default", None)):
+        assert "has no session 'default'" in refusal(office, adam, request)
+    assert office.broker.state.sessions[f"{ALICE}/default"].is_fenced
 
 
 # Whoever means harm -------------------------------------------------------------------------------------------------

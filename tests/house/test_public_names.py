@@ -76,7 +76,7 @@ MEMBERS = {
     "Notifications": ["ack", "aclose", "dropped", "ended", "subscription"],
     "Operator": [
         *("SESSION", "advertisements", "bounds", "declare_schema", "discard", "engine", "filtering", "kick"),
-        *("limits", "peek", "purge", "queues", "routes", "schemas", "servers", "sessions", "subscriptions"),
+        *("limits", "move", "peek", "purge", "queues", "routes", "schemas", "servers", "sessions", "subscriptions"),
     ],
     "Server": [
         *("address", "broker_address", "broker_uri", "close", "domain", "eci_address", "from_file", "run"),

@@ -76,7 +76,7 @@ class Admin:
         self._drain = Drain(basics)
         self._roles = basics.config.roles
         self._listings = Listings(basics.state, basics.links, basics.config)
-        self._moves: dict[tuple[str, str], tuple[Link, int]] = {}
+        self._moves: dict[tuple[str, str], tuple[Link, protocol.MoveSession]] = {}
         """The request that waits for the move of each session."""
         self._life = str(basics.state.offset)
         """Name of this life of the broker: a queue keeps its numbers, and a listing its order, within one life."""
@@ -177,13 +177,17 @@ class Admin:
     def _found(self, what: protocol.Listed, user: str | None, start: str, after: int | None) -> Found:
         """Yield the rows of the sessions in the order of their keys, of one user or of all.
 
-        They begin behind the session with the key ``start``, or with its subscriptions behind number ``after``.
+        Sessions that have moved to another server have none. The rows begin behind the session with the key
+        ``start``, or with its subscriptions behind number ``after``.
         Sessions and subscriptions are removed at any time, so the cursor has a key and a number.
         """
         for key in self._session_keys(user, start, is_inside=after is not None):
             behind = _behind_session(key)
             if (session := self._state.sessions.get(key)) is None:
                 yield self._listings.past_sessions(key.removesuffix("/")) if what == "sessions" else None, behind
+                continue
+            if session.is_fenced:
+                yield None, behind
                 continue
             match what:
                 case "sessions":
@@ -310,26 +314,32 @@ class Admin:
             self._journal.emit(LinkDropped(identity, "kicked"))
 
     def _move(self, link: Link, request: protocol.MoveSession) -> None:
-        """Move a session to another server; the answer is sent when that has ended."""
+        """Move a session to another server; the answer is sent when that has ended.
+
+        It is sent to who asks again, if the link of the former request has been closed meanwhile.
+        """
         if self._channels is None:
             raise Refused("this server is alone, a session cannot move to another one")
         key = request.user, request.session
-        if key in self._moves:
-            raise Refused(f"the session {request.session!r} of {request.user} is on its way already")
-        self._moves[key] = link, request.request
-        self._journal.emit(MoveSession(request.user, request.session, request.server))
+        asker, former = self._moves.get(key, (None, request))
+        if former.server != request.server or (asker is not None and self._links.is_open(asker)):
+            raise Refused(f"the session {request.session!r} of {request.user} is on its way to {former.server} already")
+        self._moves[key] = link, request
+        if asker is None:
+            self._journal.emit(MoveSession(request.user, request.session, request.server))
 
     def move_ended(self, ended: SessionMoveEnded) -> None:
         """Answer the request for a move."""
         self._drain.move_ended(ended)
-        link, request = self._moves.pop((ended.user, ended.session), (None, 0))
-        if link is None or not self._links.is_open(link):
+        waiting = self._moves.pop((ended.user, ended.session), None)
+        if waiting is None or not self._links.is_open(waiting[0]):
             return
+        link, request = waiting
         if ended.reason:
-            self._links.send(link, protocol.RequestRefused(request, protocol.shortened(ended.reason)))
+            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(ended.reason)))
         else:
             row = {"user": ended.user, "session": ended.session, "server": ended.target}
-            self._links.send(link, protocol.Listing(request, (row,)))
+            self._links.send(link, protocol.Listing(request.request, (row,)))
 
     def _devices(self, user: str) -> list[str]:
         members = (device for session in self._state.sessions_of(user) for device in session.devices)
@@ -364,7 +374,7 @@ class Admin:
 
     def _session(self, request: protocol.Peek | protocol.Purge) -> SessionRow:
         session = self._state.sessions.get(session_key(request.user, request.session))
-        if session is None or session.name != request.session:
+        if session is None or session.name != request.session or session.is_fenced:
             raise Refused(f"{request.user} has no session {request.session!r}; list the sessions")
         return session
 

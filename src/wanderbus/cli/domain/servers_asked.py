@@ -31,13 +31,22 @@ Row = TypeVar("Row")
 
 
 class ServerAnswer(Generic[Row]):
-    """Answer of one server, or the reason for which there is none."""
+    """Answer of one server, or the reason for which there is none; and the options to ask it again."""
 
-    def __init__(self, server: str, address: str, *, found: Row | None = None, error: str | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        address: str,
+        *,
+        found: Row | None = None,
+        error: str | None = None,
+        connection: ConnectionOptions | None = None,
+    ) -> None:
         self.server = server
         self.address = address
         self.found = found
         self.error = error
+        self.connection = connection
 
     def __str__(self) -> str:
         """Return the reason in one line, for a server without an answer."""
@@ -119,9 +128,10 @@ async def _ask(
         return ServerAnswer(server, address, error="it does not run on this computer; give --user and --password")
     # Connecting has a timeout of its own; a server that stops answering afterwards must not hold up the rest.
     timeout_s = 2 * connection.settings().connect_s_max
+    options = replace(connection, server=address)
     try:
-        async with asyncio.timeout(timeout_s), replace(connection, server=address).visitor() as agent:
-            return ServerAnswer(server, address, found=await question(agent.operator))
+        async with asyncio.timeout(timeout_s), options.visitor() as agent:
+            return ServerAnswer(server, address, found=await question(agent.operator), connection=options)
     except ConfigurationError:
         raise
     except Refused as error:

@@ -1,0 +1,95 @@
+"""Events that are published while a session moves between the servers of a domain (SPEC L-04, L-06)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.fleet import Fleet
+from tests.cli.shell import WAIT_S, ended, one_line, read_line, read_ready
+
+pytestmark = pytest.mark.integration
+
+PAUSE_S = 0.01
+BETWEEN = 20
+"""Events that arrive between two moves."""
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+class Publishing:
+    """Publishes numbered events until it is stopped."""
+
+    def __init__(self, publisher: subprocess.Popen[str]) -> None:
+        self._publisher = publisher
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._publish, daemon=True)
+        self._thread.start()
+        self.published = 0
+
+    def _publish(self) -> None:
+        assert self._publisher.stdin is not None
+        for number in itertools.count():
+            if self._is_over.wait(PAUSE_S):
+                return
+            self._publisher.stdin.write(f'{{"n": {number}}}\n')
+            self._publisher.stdin.flush()
+            self.published = number + 1
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._thread.join(WAIT_S)
+
+
+def numbers(reader: subprocess.Popen[str], count: int) -> list[int]:
+    """Return the numbers of the next events that a reader prints."""
+    return [json.loads(read_line(reader))["attributes"]["n"] for _ in range(count)]
+
+
+def test_l06_every_event_arrives_once_and_in_order_while_the_session_moves(fleet: Fleet) -> None:
+    reader = fleet.start("sub", "News", "--json", *fleet.at("s1", "bob", "hunter2"))
+    assert "subscribed to News" in read_ready(reader)
+    publisher = fleet.start("pub", "News", "-", "--json", *fleet.at("s2"), stdin=-1)
+    publishing, received = Publishing(publisher), list[int]()
+    for server in ("s2", "s3", "s1"):
+        received += numbers(reader, BETWEEN)
+        moved = fleet.run("session", "move", "sip:bob@localhost", "--to", server, *fleet.operator())
+        assert moved == (0, f"the session sub of sip:bob@localhost is at {server} now\n", "")
+        status, out, err = fleet.run("session", "list", "--json", *fleet.operator())
+        rows = {row["user"]: row for row in map(json.loads, out.splitlines())}
+        assert (status, err, rows["sip:bob@localhost"]["server"]) == (0, "", server)
+    received += numbers(reader, BETWEEN)
+    publishing.stop()
+    received += numbers(reader, publishing.published - len(received))
+    assert received == list(range(publishing.published))
+    assert publisher.stdin is not None
+    publisher.stdin.close()
+    publisher.stdin = None
+    assert ended(publisher)[::2] == (0, "")
+    reader.terminate()
+    _, out, err = ended(reader)
+    assert out == ""
+    said = [json.loads(line) for line in err.splitlines()]
+    assert [line["status"] for line in said] == ["disconnected", "connected"] * (len(said) // 2)
+    assert all("has moved to another server" in line["message"] for line in said[::2])
+    assert 3 <= len(said) // 2 <= 6, "a call may come to a server that the session has just left, once"
+
+
+def test_only_an_operator_sees_where_sessions_are(fleet: Fleet) -> None:
+    bob = ("--user", "sip:bob@localhost", "--password", "hunter2", *fleet.operator()[4:])
+    status, out, err = fleet.run("session", "list", *bob)
+    assert (status, err, out.count("it refuses: ")) == (1, "", 3)
+    status, out, err = fleet.run("session", "move", "sip:bob@localhost", "--to", "s2", *bob)
+    assert (status, out, "need the role 'operator'" in one_line(err)) == (1, "", True)
