@@ -208,7 +208,7 @@ class AccessServer:
         """Return the traffic with the other servers, which decides where new calls are served, too."""
         state, domain = self.broker.state, self.broker.config.domain
         owners = SessionOwners(servers.others, state, self._user_agent.contact_uri)
-        handovers = SessionHandovers(servers.others, state, domain)
+        handovers = SessionHandovers(servers.others, state, domain, self.broker.config.roles)
         return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided, handovers)
 
     @property

@@ -6,7 +6,7 @@ Whether the server drains is part of its durable state, so a restart goes on wit
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from wanderbus.broker.servers.server_users import server_of
@@ -35,6 +35,7 @@ class Draining:
     """Begins moves while this server drains.
 
     :param domain: domain of the servers, whose users at each other do not move
+    :param staying: further users who do not
     :param leaving: carries the moves out
     """
 
@@ -42,12 +43,14 @@ class Draining:
         self,
         state: BrokerState,
         domain: str,
+        staying: Container[str],
         links: OpenLinks,
         leaving: LeavingSessions,
         emit: Callable[[SetTimer], None],
     ) -> None:
         self._state = state
         self._domain = domain
+        self._staying = staying
         self._links = links
         self._leaving = leaving
         self._emit = emit
@@ -91,6 +94,7 @@ class Draining:
             each
             for each in self._state.sessions.values()
             if not (each.is_fenced or each.is_over or each.key in self._failed)
+            and each.user not in self._staying
             and server_of(each.user, self._domain) is None
         ]
         sessions.sort(key=lambda each: not any(self._is_connected(each.user, device) for device in each.devices))

@@ -12,7 +12,7 @@ broken link has lost. Messages are in :mod:`wanderbus.peers.handover_messages`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
@@ -55,14 +55,15 @@ class SessionHandovers:
     :param others: the names of the other servers of the domain
     :param state: the state of this server, which it only reads
     :param domain: domain of the servers
+    :param staying: users whose calls are about the server that is called, so that their sessions stay in a drain
     """
 
-    def __init__(self, others: Iterable[str], state: BrokerState, domain: str) -> None:
+    def __init__(self, others: Iterable[str], state: BrokerState, domain: str, staying: Container[str] = ()) -> None:
         self._outputs: list[HandoversOutput] = []
         self._links = OpenLinks()
         self._leaving = LeavingSessions(others, state, self._links, self._outputs.append)
         self._arriving = ArrivingSessions(state, self._links, self._outputs.append)
-        self._draining = Draining(state, domain, self._links, self._leaving, self._outputs.append)
+        self._draining = Draining(state, domain, staying, self._links, self._leaving, self._outputs.append)
 
     def step(self, inputs: Iterable[Input | Output], now: float) -> list[HandoversOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""

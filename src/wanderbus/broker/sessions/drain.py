@@ -21,6 +21,7 @@ class Drain:
         self._links = basics.links
         self._servers = basics.servers
         self._channels = basics.channels
+        self._roles = basics.config.roles
         self._stuck: dict[str, str] = {}
         """Sessions whose last move has failed, with the reason."""
 
@@ -53,6 +54,6 @@ class Drain:
 
     def _is_left(self, session: SessionRow) -> bool:
         """Return whether a session still has to move, or is on its way."""
-        if session.user in self._servers.users:
+        if session.user in self._servers.users or session.user in self._roles:
             return False
         return session.key in self._state.exports if session.is_fenced else not session.is_over

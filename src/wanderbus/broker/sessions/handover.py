@@ -61,6 +61,7 @@ class Handover:
         self._journal = basics.journal
         self._links = basics.links
         self._domain = basics.config.domain
+        self._roles = basics.config.roles
         self._subscriptions = subscriptions
         self._turned_away = turned_away
         self._engine_events = engine_events
@@ -91,6 +92,9 @@ class Handover:
             self._give_export(session, given)
         elif given.target and (more := self._unknown_to_target(session, given)):
             self._refuse(given.user, given.session, f"the session has {more} further subscriptions", has_more=True)
+        elif given.user in self._roles:
+            reason = f"{given.user} has a role, so calls of this user are about the server that is called"
+            self._refuse(given.user, given.session, reason)
         elif given.target and (pattern := self._pattern_of(session)):
             self._refuse(given.user, given.session, f"{pattern} is a pattern, whose events have to come here")
         else:
