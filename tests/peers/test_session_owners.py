@@ -28,6 +28,7 @@ from wanderbus.peers.session_owners import ANSWER_S, FIRST_LINKS_S, LOOK_S, RETU
 
 ALICE = "sip:alice@example.org"
 LATER = FIRST_LINKS_S
+SOUTH = "sip:broker@192.0.2.3:5070"
 EAST, NORTH = 1, 2
 """Links of south to these servers."""
 
@@ -56,7 +57,7 @@ class South:
 
     def __init__(self, *rows: SessionRow, links: tuple[int, ...] = (EAST, NORTH)) -> None:
         self.rows = Rows(*rows)
-        self.machine = SessionOwners(("east", "north"), self.rows, "sip:broker@192.0.2.3:5070")
+        self.machine = SessionOwners(("east", "north"), self.rows, SOUTH)
         self.now = 0.0
         self.asked: list[tuple[int, OwnerAsked | OwnerAnswered]] = []
         self.decided: list[CallServed | CallRedirected] = []
@@ -90,11 +91,20 @@ class South:
                 case _:
                     raise AssertionError(each)
 
-    def call(self, call: str = "call", user: str = ALICE) -> None:
-        self.give(OwnerWanted(call, user))
+    def call(self, call: str = "call", user: str = ALICE, name: str = "") -> None:
+        self.give(OwnerWanted(call, user, name))
 
-    def answer(self, link: int, request: int = 1, contact: str = "", after: tuple[str, int] = ("", 0)) -> None:
-        payload = owner_messages.encode(OwnerAnswered(request, contact, *after))[1:]
+    def answer(
+        self,
+        link: int,
+        request: int = 1,
+        contact: str = "",
+        after: tuple[str, int] = ("", 0),
+        *,
+        takes_at: str = "",
+        is_exact: bool = False,
+    ) -> None:
+        payload = owner_messages.encode(OwnerAnswered(request, contact, *after, takes_at or contact, is_exact))[1:]
         self.give(ServerMessageReceived(link, server_at(link), payload))
 
     def wait(self, seconds: float) -> None:
@@ -202,7 +212,8 @@ def test_the_owner_has_subscriptions_or_notifications_that_wait(row: SessionRow,
     south = South(row)
     payload = owner_messages.encode(OwnerAsked(7, ALICE))[1:]
     south.give(ServerMessageReceived(EAST, "east", payload))
-    assert south.asked == [(EAST, OwnerAnswered(7, "sip:broker@192.0.2.3:5070" if is_owner else ""))]
+    contact = SOUTH if is_owner else ""
+    assert south.asked == [(EAST, OwnerAnswered(7, contact, takes_at=SOUTH, is_exact=is_owner))]
 
 
 def test_a_call_that_returns_is_served_here_because_its_caller_could_not_reach_the_owner() -> None:
@@ -237,6 +248,7 @@ def test_a_call_that_is_offered_again_has_one_question() -> None:
         owner_messages.encode(OwnerAnswered(1, f"sip:{'x' * 2_000}@192.0.2.2"))[1:],
         owner_messages.encode(OwnerAnswered(1, "sip:broker@192.0.2.2\r\nVia: x"))[1:],
         owner_messages.encode(OwnerAnswered(1, "nobody"))[1:],
+        owner_messages.encode(OwnerAnswered(1, "", takes_at="nobody"))[1:],
     ],
 )
 def test_a_malformed_message_closes_the_link(payload: bytes) -> None:
@@ -250,14 +262,14 @@ def test_a_malformed_message_closes_the_link(payload: bytes) -> None:
 def test_a_server_that_has_given_a_session_up_names_the_next_owner() -> None:
     south = South(session(is_fenced=True, owner_epoch=4, next_owner="east"))
     south.give(ServerMessageReceived(NORTH, "north", owner_messages.encode(OwnerAsked(7, ALICE))[1:]))
-    assert south.asked == [(NORTH, OwnerAnswered(7, "", "east", 4))]
+    assert south.asked == [(NORTH, OwnerAnswered(7, "", "east", 4, SOUTH))]
 
 
 def test_a_server_to_which_a_session_is_on_its_way_names_itself() -> None:
     south = South()
     south.rows.awaited[f"{ALICE}/default"] = AwaitedRow(2, "east", 0, ())
     south.give(ServerMessageReceived(NORTH, "north", owner_messages.encode(OwnerAsked(7, ALICE))[1:]))
-    assert south.asked == [(NORTH, OwnerAnswered(7, "", "south", 2))]
+    assert south.asked == [(NORTH, OwnerAnswered(7, "", "south", 2, SOUTH))]
 
 
 def test_the_next_owner_is_asked_again_if_it_may_have_answered_before_the_session_came() -> None:
@@ -333,3 +345,100 @@ def test_memory_of_questions_and_redirections_is_bounded(monkeypatch: pytest.Mon
         south.call(f"next {number}")
         south.answer(NORTH, number, "sip:broker@192.0.2.2")
     assert len(south.machine._redirected) == 3
+
+
+# Users with several sessions -----------------------------------------------------------------------------------------
+
+AT_EAST, AT_NORTH = "sip:broker@192.0.2.1", "sip:broker@192.0.2.2"
+
+
+def test_l06_a_call_for_a_session_that_has_moved_is_not_served_where_the_users_other_session_is() -> None:
+    south = South(session(subscriptions=["a"]), session(name="work", is_fenced=True, owner_epoch=2, next_owner="east"))
+    south.call("one", name="default")
+    assert south.decided == [CallServed("one")]
+    south.call("two", name="work")
+    assert south.asked == [(link, OwnerAsked(1, ALICE, "work")) for link in (EAST, NORTH)]
+    south.answer(EAST, contact=AT_EAST, is_exact=True)
+    assert south.decided[1:] == [CallRedirected("two", AT_EAST)]
+
+
+def test_l06_the_server_with_the_very_session_has_precedence_over_one_with_another_of_the_user() -> None:
+    south = South()
+    south.call(name="work")
+    south.answer(NORTH, contact=AT_NORTH)
+    assert south.decided == []
+    south.answer(EAST, contact=AT_EAST, is_exact=True)
+    assert south.decided == [CallRedirected("call", AT_EAST)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "decided"),
+    [
+        ((), CallRedirected("call", AT_NORTH)),
+        ((session(subscriptions=["a"]),), CallServed("call")),
+    ],
+)
+def test_a_session_that_nobody_has_begins_where_another_of_the_user_is(
+    rows: tuple[SessionRow, ...], decided: object
+) -> None:
+    south = South(*rows)
+    south.call(name="work")
+    south.answer(NORTH, contact=AT_NORTH)
+    south.answer(EAST)
+    assert south.decided == [decided if not rows else CallServed("call", ALICE, "work")], "it is over where it was"
+    silent = South(*rows)
+    silent.call(name="work")
+    silent.answer(NORTH, contact=AT_NORTH)
+    silent.wait(ANSWER_S)
+    assert silent.decided == [decided], "a server that is silent has no session"
+
+
+def test_while_a_server_drains_a_session_that_nobody_has_begins_elsewhere() -> None:
+    south = South(session(subscriptions=["a"]))
+    south.rows.is_draining = True
+    for call, contact in (("one", AT_NORTH), ("two", "")):
+        request = len(south.decided) + 1
+        south.call(call, name="work")
+        south.answer(EAST, request)
+        south.answer(NORTH, request, contact, takes_at=AT_NORTH)
+    assert south.decided == [CallRedirected(call, AT_NORTH) for call in ("one", "two")]
+
+
+def test_no_session_begins_at_a_server_that_drains_because_another_is_there() -> None:
+    south = South()
+    south.call(name="work")
+    payload = owner_messages.encode(OwnerAnswered(1, AT_NORTH))[1:]
+    south.give(ServerMessageReceived(NORTH, "north", payload))
+    south.answer(EAST)
+    assert south.decided == [CallServed("call", ALICE, "work")]
+
+
+def test_a_session_without_subscriptions_is_served_where_another_of_the_user_is() -> None:
+    south = South(session(subscriptions=["a"]), session(name="pub"))
+    south.call(name="pub")
+    assert (south.decided, south.asked) == ([CallServed("call")], [])
+
+
+def test_an_answer_about_one_session_says_whether_it_is_here_and_who_has_it_next() -> None:
+    south = South(session(subscriptions=["a"]), session(name="work", is_fenced=True, owner_epoch=4, next_owner="east"))
+    south.rows.awaited[f"{ALICE}/play"] = AwaitedRow(6, "east", 0, ())
+    for name in ("default", "work", "play", "none"):
+        south.give(ServerMessageReceived(NORTH, "north", owner_messages.encode(OwnerAsked(7, ALICE, name))[1:]))
+    assert [answer for _, answer in south.asked] == [
+        OwnerAnswered(7, SOUTH, "", 0, SOUTH, is_exact=True),
+        OwnerAnswered(7, SOUTH, "east", 4, SOUTH),
+        OwnerAnswered(7, SOUTH, "south", 6, SOUTH),
+        OwnerAnswered(7, SOUTH, "", 0, SOUTH),
+    ]
+
+
+def test_a_call_waits_only_while_the_session_that_it_is_for_leaves() -> None:
+    south = South(session(subscriptions=["a"]), session(name="work", is_fenced=True, owner_epoch=2, next_owner="east"))
+    south.rows.exports.add(f"{ALICE}/work")
+    south.call("one", name="default")
+    assert south.decided == [CallServed("one")]
+    south.call("two", name="work")
+    assert (south.decided[1:], south.asked) == ([], [])
+    south.rows.exports.clear()
+    south.wait(LOOK_S)
+    assert south.asked == [(link, OwnerAsked(1, ALICE, "work")) for link in (EAST, NORTH)]

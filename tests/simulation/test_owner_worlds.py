@@ -14,6 +14,7 @@ from tests.client.town import Phone, Sent
 from tests.peers.fleet import Fleet, ip_of
 from wanderbus import protocol
 from wanderbus.client.machine.messages import AskBroker, Connect
+from wanderbus.peers import session_owners
 from wanderbus.peers.session_owners import SessionOwners
 from wanderbus.simulation.network import PathConditions
 from wanderbus.sip.message.message import Request, Response
@@ -161,7 +162,7 @@ def ask_nobody(patch: Patch) -> None:
 
 
 def own_nothing(patch: Patch) -> None:
-    patch.setattr(SessionOwners, "owns", lambda self, user: False)
+    patch.setattr(session_owners, "owns", lambda *asked: False)
 
 
 def own_everybody(patch: Patch) -> None:
@@ -169,7 +170,7 @@ def own_everybody(patch: Patch) -> None:
 
     def on_message(self: SessionOwners, *given: object) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(SessionOwners, "owns", lambda self, user: True)
+            inner.setattr(session_owners, "owns", lambda *asked: True)
             owns(self, *given)  # type: ignore[arg-type]
 
     patch.setattr(SessionOwners, "_on_message", on_message)

@@ -19,8 +19,9 @@ from wanderbus.access.session_table import SessionTable
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import DialogChanged, LinkClosed, LinkOpened
 from wanderbus.broker.signals import BrokerInput
-from wanderbus.broker.state.rows import device_key
+from wanderbus.broker.state.rows import device_key, session_key
 from wanderbus.composition import Composition
+from wanderbus.datachannel.description import session_of
 from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
 from wanderbus.machine import CancelTimer, CloseStream, Output, SendDatagram, SendOnStream, SetTimer
 from wanderbus.mobility import messages as sip
@@ -133,13 +134,21 @@ class DeviceSignalling:
         if next_at is not None:
             self._parts.emit(SetTimer(("connect", user), next_at))
         for offer in due:
-            # The requests of an operator are about the server that was called.
-            if self._asks_owner and not offer.update and user not in self._broker.config.roles:
+            session = session_of(offer.media)
+            if self._asks_owner and not offer.update and not self._is_visit(user, session):
                 self._undecided[offer.id] = offer
-                self._parts.give(OWNERS, [OwnerWanted(offer.id, user)])
+                self._parts.give(OWNERS, [OwnerWanted(offer.id, user, session)])
             else:
                 self._on_session_offered(offer)
         return due
+
+    def _is_visit(self, user: str, session: str) -> bool:
+        """Return whether a call is of an operator: such requests are about the server that was called.
+
+        An operator's own session may have moved to another server.
+        """
+        row = self._broker.state.sessions.get(session_key(user, session))
+        return user in self._broker.config.roles and (row is None or not row.is_fenced)
 
     def on_decided(self, decision: CallServed | CallRedirected) -> None:
         """Serve the offer of a new session, or redirect it to its owner (RFC 3261 21.3.3), unless it was withdrawn."""

@@ -2,7 +2,8 @@
 
 Each side names its end of the connection and numbers its own moves, so that an old path cannot override a new one.
 Reliable UDP carries a public key, or an attribute for plain mode. TCP carries the side that connects, and the
-fingerprint of the other side's certificate. ``a=wanderbus-relay`` asks the proxies for a relay::
+fingerprint of the other side's certificate. ``a=wanderbus-relay`` asks the proxies for a relay, and
+``a=wanderbus-session`` names the session that an agent wants to join::
 
     m=application 40000 UDP x-wanderbus                 m=application 5072 TCP/TLS x-wanderbus
     a=wanderbus-connection:1f00c3a8d2b94e61             a=wanderbus-connection:1f00c3a8d2b94e61
@@ -35,6 +36,7 @@ KEY: Final = "wanderbus-key"
 PLAIN: Final = "wanderbus-plain"
 MAC: Final = "wanderbus-mac"
 RELAY: Final = "wanderbus-relay"
+SESSION: Final = "wanderbus-session"
 SUITE: Final = "x25519-aes128gcm"
 
 DATA_SOCKET: Final = "data"
@@ -46,6 +48,7 @@ DISCARD_PORT: Final = 9
 
 _PROTOCOLS: Final = ("UDP", "TCP", "TCP/TLS")
 _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,16}")
+_SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DECIMAL: Final = re.compile(r"[0-9]{1,10}")
 _FINGERPRINT_HASH: Final = "sha-256"
 _BYTES: Final = 32
@@ -105,6 +108,17 @@ def describe_end(end: ChannelEnd) -> MediaDescription:
         attributes.append((MAC, b64encode(end.mac).decode()))
     host, port = end.address
     return MediaDescription(address=host, port=port, protocol=end.protocol, attributes=tuple(attributes))
+
+
+def with_session(media: MediaDescription, name: str) -> MediaDescription:
+    """Return the description of an agent that wants to join the session ``name``."""
+    return msgspec.structs.replace(media, attributes=(*media.attributes, (SESSION, name)))
+
+
+def session_of(media: MediaDescription) -> str:
+    """Return the name of the session that an agent wants to join, "" if it gives none."""
+    name = media.attribute(SESSION) or ""
+    return name if _SESSION_NAME.fullmatch(name) else ""
 
 
 def read_end(media: MediaDescription) -> ChannelEnd:

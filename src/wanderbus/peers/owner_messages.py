@@ -29,18 +29,23 @@ TEXT_CHARACTERS_MAX: Final = 1_024
 class OwnerWanted(Input, frozen=True):
     """Decide which server serves the new call of ``user``; :class:`CallServed` or :class:`CallRedirected` follows.
 
-    It is ignored for a call that is not decided yet.
+    The caller wants to join ``session``, "" if that is unknown. A call that is not decided yet is ignored.
     """
 
     call: str
     user: str
+    session: str = ""
 
 
 class CallServed(Output, frozen=True):
-    """This server serves the call; of the user :attr:`unowned` no server has a session, "" if that is not certain."""
+    """This server serves the call; of the user :attr:`unowned` no server has a session, "" if that is not certain.
+
+    If there is a ``session``, no server has this one.
+    """
 
     call: str
     unowned: str = ""
+    session: str = ""
 
 
 class CallRedirected(Output, frozen=True):
@@ -60,17 +65,19 @@ Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)]
 
 
 class OwnerAsked(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Question whether the receiver has a session of ``user``."""
+    """Question whether the receiver has this session of ``user``, or any if ``session`` is ""."""
 
     request: int
     user: Text
+    session: Text = ""
 
 
 class OwnerAnswered(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Answer to ``request``: the SIP URI of the answering server if it has a session of the user, else "".
 
     A server that has given the session up names the one that owns it in ``owner_epoch``. One to which it is on its way
-    names itself. One that takes new sessions has its SIP URI in ``takes_at``.
+    names itself. One that takes new sessions has its SIP URI in ``takes_at``. ``is_exact`` is true if it has the very
+    session that was asked for.
     """
 
     request: int
@@ -78,6 +85,7 @@ class OwnerAnswered(msgspec.Struct, frozen=True, array_like=True, tag=2):
     next_owner: Text = ""
     owner_epoch: int = 0
     takes_at: Text = ""
+    is_exact: bool = False
 
 
 Message = OwnerAsked | OwnerAnswered

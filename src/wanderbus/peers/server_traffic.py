@@ -210,7 +210,7 @@ class ServerTraffic:
         for output in outputs:
             if isinstance(output, CallServed | CallRedirected):
                 if isinstance(output, CallServed) and output.unowned:
-                    self._parts.give(BROKER, [UserUnowned(output.unowned)])
+                    self._parts.give(BROKER, [UserUnowned(output.unowned, output.session)])
                 self._on_decided(output)
             else:
                 others.append(output)

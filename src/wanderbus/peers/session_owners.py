@@ -6,10 +6,11 @@
     signalling ◀─CallServed──── │ SessionOwners │ ◀── messages, links open and close
                ◀─CallRedirected └───────────────┘
 
-A server owns a user's session if it has subscriptions of the user, or notifications that wait. It serves the calls of
-this user. For any other user it asks all servers with a link. It redirects the call to the first one that says that it
-is the owner, and serves the call itself if there is none. Nothing is stored: each owner answers from its own state, so
-an answer is never stale, and a server that is down is no owner.
+A server owns a user's session if it has subscriptions of the user in it, or notifications that wait. It serves the
+calls for this session. For any other session it asks all servers with a link. It redirects the call to the first one
+that says that it is the owner. A session that nobody owns begins at a server that owns another session of the user:
+here, or else where one is; without one, here. Nothing is stored: each owner answers from its own state, so an answer is
+never stale, and a server that is down is no owner.
 
 A call that comes back after its redirection is served: the caller could not reach the owner.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from wanderbus.broker.state.rows import AwaitedRow, SessionRow
+from wanderbus.broker.state.rows import AwaitedRow, SessionRow, session_key
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.messages import (
@@ -89,42 +90,53 @@ class SessionsByUser(Protocol):
         ...
 
 
-def owns(server: SessionsByUser, user: str) -> bool:
+def owns(server: SessionsByUser, user: str, session: str = "") -> bool:
     """Return whether a server has subscriptions of ``user``, or notifications that wait, or a session that moved there.
 
     While a session is on its way to another server, it is still here: it has to be nowhere else.
     """
-    sessions = server.sessions_of(user)
     return any(
         each.key in server.exports
         if each.is_fenced
         else bool(each.subscriptions or each.waiting or each.owner_epoch > 1)
-        for each in sessions
+        for each in _sessions(server, user, session)
     )
 
 
-def leaves(server: SessionsByUser, user: str) -> bool:
+def leaves(server: SessionsByUser, user: str, session: str = "") -> bool:
     """Return whether a session of ``user`` has left a server, and is not at its next owner yet."""
-    return any(each.is_fenced and each.key in server.exports for each in server.sessions_of(user))
+    return any(each.is_fenced and each.key in server.exports for each in _sessions(server, user, session))
 
 
-def next_owner(server: SessionsByUser, user: str) -> tuple[int, str]:
+def next_owner(server: SessionsByUser, user: str, session: str = "") -> tuple[int, str]:
     """Return epoch and name of the server that has a session of ``user`` after this one, or that awaits it.
 
     (0, "") if there is none.
     """
-    owners = [(each.owner_epoch, each.next_owner) for each in server.sessions_of(user) if each.next_owner]
-    awaited = (row for key, row in server.awaited.items() if key.rpartition("/")[0] == user)
-    return max([*owners, *((row.owner_epoch, server.server) for row in awaited)], default=(0, ""))
+    owners = [(each.owner_epoch, each.next_owner) for each in _sessions(server, user, session) if each.next_owner]
+    awaited = [
+        (row.owner_epoch, server.server)
+        for key, row in server.awaited.items()
+        if key == session_key(user, session) or (not session and key.rpartition("/")[0] == user)
+    ]
+    return max([*owners, *awaited], default=(0, ""))
+
+
+def _sessions(server: SessionsByUser, user: str, session: str) -> list[SessionRow]:
+    """Return one session of a user, or all if no name is given."""
+    return [each for each in server.sessions_of(user) if session in ("", each.name)]
 
 
 class _Question:
     """A call that waits for the answers of the servers in ``unanswered``."""
 
-    def __init__(self, call: str, user: str, unanswered: set[str], next_owner: tuple[int, str]) -> None:
-        self.call = call
-        self.user = user
+    def __init__(self, wanted: OwnerWanted, unanswered: set[str], next_owner: tuple[int, str]) -> None:
+        self.call = wanted.call
+        self.user = wanted.user
+        self.session = wanted.session
         self.unanswered = unanswered
+        self.other = ""
+        """Contact of a server with another session of the user."""
         self.next_owner = next_owner
         """The latest owner that another server has named, behind its epoch; "" if none has."""
         self.asked_again: tuple[int, str] = 0, ""
@@ -155,8 +167,8 @@ class SessionOwners:
         self._requests: dict[str, int] = {}
         """Number of the question of each call that is not decided."""
         self._last_request = 0
-        self._held: dict[str, tuple[str, float]] = {}
-        """User of each call that waits until the session is at its next owner, and until when it waits."""
+        self._held: dict[str, tuple[OwnerWanted, float]] = {}
+        """Each call that waits until the session is at its next owner, and until when it waits."""
         self._redirected: dict[str, float] = {}
         """Redirected calls, and the second until which each is remembered; the oldest is first."""
         self._outputs: list[OwnersOutput] = []
@@ -182,10 +194,10 @@ class SessionOwners:
                     self._look_again(call, now)
                 case TimerFired(key=("again", int(request))):
                     if question := self._questions.get(request):
-                        self._send(question.next_owner[1], OwnerAsked(request, question.user))
+                        self._ask(question.next_owner[1], request, question)
                 case TimerFired(key=int(request)):
                     if question := self._questions.get(request):
-                        self._serve(question.call)
+                        self._decide(question, now)
         outputs, self._outputs = self._outputs, []
         return outputs
 
@@ -194,31 +206,39 @@ class SessionOwners:
         return owns(self._sessions, user)
 
     def _on_wanted(self, wanted: OwnerWanted, now: float) -> None:
-        call, user = wanted.call, wanted.user
+        call, user, session = wanted.call, wanted.user, wanted.session
         if call in self._requests or call in self._held:
             return
         has_returned = self._redirected.pop(call, now) > now
         asked = set(self._links.servers) | (self._unseen if now < self._unseen_until else set())
-        if leaves(self._sessions, user) and len(self._held) < QUESTIONS_MAX:
-            self._held[call] = user, now + ANSWER_S
+        if leaves(self._sessions, user, session) and len(self._held) < QUESTIONS_MAX:
+            self._held[call] = wanted, now + ANSWER_S
             self._outputs.append(SetTimer(call, now + LOOK_S))
             return
-        if has_returned or not asked or len(self._questions) >= QUESTIONS_MAX or self.owns(user):
+        if has_returned or not asked or len(self._questions) >= QUESTIONS_MAX or self._has(user, session):
             self._outputs.append(CallServed(call))
             return
         self._last_request += 1
         request = self._requests[call] = self._last_request
-        self._questions[request] = _Question(call, user, asked, next_owner(self._sessions, user))
+        question = self._questions[request] = _Question(wanted, asked, next_owner(self._sessions, user, session))
         self._outputs.append(SetTimer(request, now + ANSWER_S))
         for server in sorted(asked & self._links.servers):
-            self._send(server, OwnerAsked(request, user))
+            self._ask(server, request, question)
+
+    def _has(self, user: str, session: str) -> bool:
+        """Return whether a session is here, or all sessions of the user are.
+
+        One without subscriptions may also be at another server, unless this one owns a further session of the user.
+        """
+        is_here = any(not each.is_fenced for each in _sessions(self._sessions, user, session))
+        return owns(self._sessions, user, session) or (is_here and self.owns(user))
 
     def _look_again(self, call: str, now: float) -> None:
         """Decide a call for a session that has left; serve it if the session takes too long."""
-        user, until = self._held[call]
-        if not leaves(self._sessions, user):
+        wanted, until = self._held[call]
+        if not leaves(self._sessions, wanted.user, wanted.session):
             del self._held[call]
-            self._on_wanted(OwnerWanted(call, user), now)
+            self._on_wanted(wanted, now)
         elif now < until:
             self._outputs.append(SetTimer(call, now + LOOK_S))
         else:
@@ -229,31 +249,35 @@ class SessionOwners:
         server = received.server
         try:
             match decode(received.payload):
-                case OwnerAsked(request=request, user=user):
-                    epoch, after = next_owner(self._sessions, user)
-                    takes_at = "" if self._sessions.is_draining else self._contact
-                    contact = self._contact if self.owns(user) else ""
-                    answer = OwnerAnswered(request, contact, after, epoch, takes_at)
-                    self._outputs.append(SendOnServerLink(received.link, encode(answer)))
+                case OwnerAsked() as asked:
+                    self._outputs.append(SendOnServerLink(received.link, encode(self._answer(asked))))
                 case OwnerAnswered(request=request) as answer:
                     if question := self._questions.get(request):
                         self._on_answer(question, server, answer, now)
         except (RemoteProtocolError, SIPParseError) as error:
             self._outputs.append(CloseServerLink(received.link, f"{server}: {error}"))
 
-    def _on_answer(self, question: _Question, server: str, answer: OwnerAnswered, now: float) -> None:
-        if answer.contact:
-            self._redirect(question, answer.contact, now)
-        else:
-            if answer.takes_at:
-                question.takers[server] = answer.takes_at
-            question.next_owner = max(question.next_owner, (answer.owner_epoch, answer.next_owner))
-            if server == question.next_owner[1]:
-                question.is_coming = answer.next_owner == server
-            self._strike(question, server, now)
+    def _answer(self, asked: OwnerAsked) -> OwnerAnswered:
+        sessions, user = self._sessions, asked.user
+        epoch, after = next_owner(sessions, user, asked.session)
+        contact = self._contact if self.owns(user) else ""
+        takes_at = "" if sessions.is_draining else self._contact
+        return OwnerAnswered(asked.request, contact, after, epoch, takes_at, owns(sessions, user, asked.session))
 
-    def _redirect(self, question: _Question, contact: str, now: float) -> None:
-        target = str(SIPUri.parse(contact))
+    def _on_answer(self, question: _Question, server: str, answer: OwnerAnswered, now: float) -> None:
+        contact, takes_at = (str(SIPUri.parse(each)) if each else "" for each in (answer.contact, answer.takes_at))
+        if contact and (answer.is_exact or not question.session):
+            self._redirect(question, contact, now)
+            return
+        if takes_at:
+            question.takers[server] = takes_at
+            question.other = question.other or contact
+        question.next_owner = max(question.next_owner, (answer.owner_epoch, answer.next_owner))
+        if server == question.next_owner[1]:
+            question.is_coming = answer.next_owner == server
+        self._strike(question, server, now)
+
+    def _redirect(self, question: _Question, target: str, now: float) -> None:
         self._close(question.call)
         self._remember(question.call, now)
         self._outputs.append(CallRedirected(question.call, target))
@@ -264,7 +288,7 @@ class SessionOwners:
         self._unseen.discard(server)
         for request, question in self._questions.items():
             if server in question.unanswered:
-                self._send(server, OwnerAsked(request, question.user))
+                self._ask(server, request, question)
 
     def _on_link_closed(self, link: int, server: str, now: float) -> None:
         """Expect no answer of a server without a link."""
@@ -287,15 +311,24 @@ class SessionOwners:
             question.unanswered.add(owner)
             question.asked_again = question.next_owner
             self._outputs.append(SetTimer(("again", self._requests[question.call]), now + LOOK_S))
-        elif self._sessions.is_draining and (taker := server_for(question.user, question.takers)) is not None:
+        else:
+            self._decide(question, now, is_certain=self._links.servers.issuperset(self._others))
+
+    def _decide(self, question: _Question, now: float, *, is_certain: bool = False) -> None:
+        """Decide a call for a session that nobody owns: it begins where another one of the user is, or here.
+
+        While this server drains, it begins elsewhere.
+        """
+        drains = self._sessions.is_draining
+        taker = server_for(question.user, question.takers) if drains else None
+        if question.other and (drains or not self.owns(question.user)):
+            self._redirect(question, question.other, now)
+        elif taker is not None:
             self._redirect(question, question.takers[taker], now)
         else:
-            is_certain = self._links.servers.issuperset(self._others)
-            self._serve(question.call, unowned=question.user if is_certain else "")
-
-    def _serve(self, call: str, *, unowned: str = "") -> None:
-        self._close(call)
-        self._outputs.append(CallServed(call, unowned))
+            self._close(question.call)
+            unowned = question.user if is_certain else ""
+            self._outputs.append(CallServed(question.call, unowned, question.session if unowned else ""))
 
     def _close(self, call: str) -> None:
         """Forget the question about a call."""
@@ -309,6 +342,9 @@ class SessionOwners:
         ):
             del self._redirected[next(iter(self._redirected))]
         self._redirected[call] = now + RETURN_S
+
+    def _ask(self, server: str, request: int, question: _Question) -> None:
+        self._send(server, OwnerAsked(request, question.user, question.session))
 
     def _send(self, server: str, message: Message) -> None:
         if (link := self._links.newest(server)) is not None:

@@ -133,7 +133,7 @@ class Handover:
         """Forget the sessions of a user that have moved from here and are over, so that they can begin anew."""
         state = self._state
         left = (each for each in state.sessions_of(given.user) if each.is_fenced and each.key not in state.exports)
-        if over := tuple((each.user, each.name) for each in left):
+        if over := tuple((each.user, each.name) for each in left if given.session in ("", each.name)):
             self._journal.write(records.Forgotten(at_us=state.wall_us, sessions=over), urgent=True)
 
     def _unknown_to_target(self, session: SessionRow, given: FenceSession) -> int:

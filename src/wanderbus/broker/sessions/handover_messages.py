@@ -155,9 +155,13 @@ class ImportSession(Input, frozen=True):
 
 
 class UserUnowned(Input, frozen=True):
-    """No server of the domain has a session of ``user``: those that have moved from here are over."""
+    """No server of the domain has a session of ``user``: those that have moved from here are over.
+
+    If a ``session`` is named, this holds for that one alone.
+    """
 
     user: str
+    session: str = ""
 
 
 class SessionOwned(Output, frozen=True):

@@ -44,6 +44,7 @@ from wanderbus.client.machine.states import (
 from wanderbus.client.machine.stranger_limits import StrangerLimits
 from wanderbus.composition import Composition, Part
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET
+from wanderbus.datachannel.description import with_session
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import (
     Address,
@@ -272,9 +273,8 @@ class AgentMachine:
         self._parts.give(TRANSPORTS, self._channel.abandon())
         self._channel.begin(parties_of(self._properties, self._session))
         self._parts.give(TRANSPORTS, self._channel.offer())
-        invitation = sip.CreateSession(
-            self._session, self._properties.broker, self._media(), hurried=True, is_service=True
-        )
+        media = with_session(self._media(), self._properties.session)
+        invitation = sip.CreateSession(self._session, self._properties.broker, media, hurried=True, is_service=True)
         self._parts.give(USER_AGENT, [invitation])
 
     def _media(self) -> MediaDescription:
