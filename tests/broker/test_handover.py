@@ -19,6 +19,7 @@ from wanderbus.broker.sessions.handover_messages import (
     SessionExported,
     SessionMoveRefused,
     SessionOwned,
+    UserUnowned,
 )
 from wanderbus.broker.state.exported_session import decode_export, encode_export, export_session
 from wanderbus.event import Event, EventId
@@ -392,3 +393,16 @@ def test_l01_another_life_of_a_device_may_have_seen_what_the_former_owner_sent()
         (2, True),
         (3, True),
     ]
+
+
+def test_l06_only_the_session_that_no_server_has_begins_anew() -> None:
+    source = Server("wb1")
+    for name in ("default", "work"):
+        link = source.attach(device=name, session=name)
+        source.subscribed(link)
+        source.give(FenceSession(ALICE, name, 2), DropExport(ALICE, name))
+    sessions = source.broker.state.sessions
+    source.give(UserUnowned(ALICE, "work"))
+    assert (f"{ALICE}/work" in sessions, sessions[f"{ALICE}/default"].is_fenced) == (False, True)
+    source.give(UserUnowned(ALICE))
+    assert f"{ALICE}/default" not in sessions

@@ -82,9 +82,23 @@ def test_l06_every_event_arrives_once_and_in_order_while_the_session_moves(fleet
     _, out, err = ended(reader)
     assert out == ""
     said = [json.loads(line) for line in err.splitlines()]
-    assert [line["status"] for line in said] == ["disconnected", "connected"] * (len(said) // 2)
+    assert [line["status"] for line in said] == ["disconnected", "connected"] * 3
     assert all("has moved to another server" in line["message"] for line in said[::2])
-    assert 3 <= len(said) // 2 <= 6, "a call may come to a server that the session has just left, once"
+
+
+def test_l06_each_device_follows_its_own_session_also_that_of_an_administrator(fleet: Fleet) -> None:
+    bob, alice = fleet.at("s1", "bob", "hunter2"), fleet.at("s1")
+    kept = fleet.start("sub", "Trade", "--keep", "kept", "--json", *bob)
+    readers = [kept, *(fleet.start("sub", "Trade", "--json", *user) for user in (bob, alice))]
+    assert all("subscribed to Trade" in read_ready(each) for each in readers)
+    for words in (("sip:bob@localhost", "--session", "sub.kept"), ("sip:alice@localhost", "--session", "sub")):
+        assert fleet.run("session", "move", *words, "--to", "s2", *fleet.operator())[0] == 0
+    assert fleet.run("pub", "Trade", "n=1", *fleet.at("s3", "bob", "hunter2"))[0] == 0
+    assert [numbers(each, 1) for each in readers] == [[1]] * 3
+    for each, turned_away in zip(readers, (True, False, True), strict=True):
+        each.terminate()
+        status = [json.loads(line)["status"] for line in ended(each)[2].splitlines()]
+        assert status == ["disconnected", "connected"] * turned_away
 
 
 def test_only_an_operator_sees_where_sessions_are(fleet: Fleet) -> None:

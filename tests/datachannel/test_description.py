@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanderbus.datachannel import ChannelEnd, describe_end, protocol_over, read_end
+from wanderbus.datachannel.description import session_of, with_session
 from wanderbus.errors import SIPParseError
 from wanderbus.mobility.session.offer_answer import is_data_channel
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
@@ -33,6 +34,25 @@ over_tcp = st.builds(
     fingerprint=st.one_of(st.just(b""), st.binary(min_size=32, max_size=32)),
 )
 plain_tcp = st.builds(ChannelEnd, **common, protocol=st.just("TCP"), setup=st.just("active"))
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("sub.delays-2_x", "sub.delays-2_x"),
+        ("x" * 64, "x" * 64),
+        ("x" * 65, ""),
+        ("", ""),
+        ("a b", ""),
+        ("a\u00e9", ""),
+    ],
+)
+def test_the_session_that_an_agent_wants_to_join_is_read_if_it_is_a_name(given: str, read: str) -> None:
+    media = describe_end(ChannelEnd(address=("10.0.0.1", 4_000), connection=1, generation=0, key=KEY))
+    assert session_of(media) == ""
+    named = with_session(media, given)
+    assert session_of(named) == read
+    assert read_end(named) == read_end(media)
 
 
 @given(end=st.one_of(over_udp, over_tcp, plain_tcp))

@@ -11,6 +11,7 @@ import pytest
 from tests.client.town import Phone
 from tests.peers.fleet import Fleet, ip_of
 from wanderbus.access import connect_pacing
+from wanderbus.broker.state.rows import SessionRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
@@ -25,6 +26,7 @@ from wanderbus.peers.owner_messages import OwnerAnswered, OwnerAsked, encode
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.peers.server_traffic import ServerTraffic
 from wanderbus.peers.session_owners import ANSWER_S, SessionOwners
+from wanderbus.protocol import OPERATIONS
 from wanderbus.simulation.server import DOMAIN
 from wanderbus.sip.message.message import Response
 from wanderbus.sip.message.sdp import MediaDescription
@@ -79,6 +81,20 @@ def test_operators_are_served_by_the_server_that_they_call() -> None:
     assert fleet.phone("s2", number=2).connect().statuses == ["CONNECTED"]
     assert redirections(fleet) == []
     assert fleet.users_at("s2") == [ALICE]
+
+
+def test_l06_an_operator_is_redirected_to_a_session_that_has_moved_from_there() -> None:
+    fleet = Fleet(roles={ALICE: "operator"})
+    subscribed(fleet, "s1")
+    left = SessionRow(ALICE, "default", 1, 2, is_fenced=True, next_owner="s1")
+    state = fleet.access("s2").broker.state
+    state.ensure_session(ALICE, "default")
+    state.replace_session(left)
+    second = fleet.phone("s2", number=2).connect()
+    assert second.statuses == ["CONNECTED"]
+    assert redirections(fleet) == [("sip:broker@10.0.0.1:5070", ip_of("s2"))]
+    assert fleet.phone("s2", number=3, session=OPERATIONS).connect().statuses == ["CONNECTED"]
+    assert fleet.users_at("s2") == [ALICE], "requests of operators are about the server that is called"
 
 
 def test_a_move_within_a_session_is_never_redirected(fleet: Fleet) -> None:
