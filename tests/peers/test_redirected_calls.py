@@ -145,7 +145,7 @@ def test_messages_about_owners_are_reported_as_consumed() -> None:
     asked = ServerMessageReceived(9, "s1", encode(OwnerAsked(1, ALICE)))
     traffic.route_links([asked, asked], 0.0)
     parts.run(0.0)
-    answer = SendOnServerLink(9, encode(OwnerAnswered(1, "")))
+    answer = SendOnServerLink(9, encode(OwnerAnswered(1, "", takes_at="sip:broker@10.0.0.2")))
     assert given == [ConsumedOnServerLink(9, 2), answer, answer]
 
 
