@@ -46,6 +46,7 @@ class Domain:
         self.is_interrupted = False
 
     async def ask_all(self, connection: object, file: object, question: Any) -> dict[str, ServerAnswer[Any]]:
+        await asyncio.sleep(self.pause_s)
         return {
             name: ServerAnswer(name, f"{name}:5060", error="no answer")
             if rows is None
@@ -204,5 +205,5 @@ def test_a_move_that_takes_long_says_so(asked: Any, monkeypatch: pytest.MonkeyPa
     domain = Domain(s1=[at(BOB)], s2=[], s3=[])
     domain.pause_s = 0.2
     _, out, err = asked(domain, "move", BOB, "--to", "s3", "--json")
-    assert [json.loads(line)["status"] for line in err.splitlines()] == ["waiting", "answered"]
+    assert [json.loads(line)["status"] for line in err.splitlines()] == ["waiting", "answered"] * 2
     assert json.loads(out)["moved"] is True

@@ -112,7 +112,7 @@ async def _move(
     async def found() -> Answers:
         return await ask_all(connection, file, lambda operator: _sessions(operator, user))
 
-    answers = await found()
+    answers = await AnswerWait(note, None).of(found(), "the question where the session is")
     name = _named(answers, user) if session is None else session
     source = _source(answers, user, name)
     if source == to:
