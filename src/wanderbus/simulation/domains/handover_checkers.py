@@ -19,8 +19,8 @@ from wanderbus.records import (
     Subscribed,
     Unsubscribed,
 )
-from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
+from wanderbus.simulation.domains.handover_device import HandoverDevice
 from wanderbus.simulation.domains.server_truth import is_server
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
@@ -42,7 +42,7 @@ class MovedSubscription:
 class HandoverTruth:
     """All logs, and what the devices have received; it collects ``problems``."""
 
-    def __init__(self, nodes: Mapping[str, DomainNode], devices: Sequence[DomainDevice]) -> None:
+    def __init__(self, nodes: Mapping[str, DomainNode], devices: Sequence[HandoverDevice]) -> None:
         self.problems: list[str] = []
         self._nodes = nodes
         self._devices = devices
@@ -62,7 +62,9 @@ class HandoverTruth:
             self.problems += self._check_order(followed)
             self.problems += self._check_complete(followed)
             self.problems += self._check_received(followed)
+            self.problems += self._check_causes(followed)
         self.problems += self._check_owners()
+        self.problems += self._check_answers()
         self.problems += self._check_epochs(records)
 
     def _follow(self, name: str, offset: int, record: AnyRecord) -> None:
@@ -106,17 +108,48 @@ class HandoverTruth:
         last: dict[tuple[str, bool], EventId] = {}
         for number in sorted(followed.notified):
             event = followed.notified[number]
-            channels = self._nodes[event.origin].channels.decentralised
-            order = event.origin, channels is not None and channels.has(self.published[event][0].subject)
+            order = event.origin, self._is_decentralised(event)
             if order in last and event <= last[order]:
                 yield f"{followed.subscription.id} has {event} after {last[order]}"
             last[order] = event
 
+    def _is_decentralised(self, event: EventId) -> bool:
+        channels = self._nodes[event.origin].channels.decentralised
+        return channels is not None and channels.has(self.published[event][0].subject)
+
+    def _check_causes(self, followed: MovedSubscription) -> Iterator[str]:
+        """Check that a reply comes after the event that it replies to, in decentralised channels."""
+        numbers = {event: number for number, event in followed.notified.items() if self._is_decentralised(event)}
+        for device in self._devices:
+            for reply, cause in device.causes.items():
+                ids = self._uids.get(reply), self._uids[cause]
+                before, after = numbers.get(ids[1], 0), numbers.get(ids[0]) if ids[0] else None
+                if after is not None and after < before:
+                    yield f"{followed.subscription.id} has {reply} before its cause {cause}"
+
+    def _check_answers(self) -> Iterator[str]:
+        """Check the answers to publishes, and that no device held back an event that a subscription wants."""
+        for device in self._devices:
+            for uid, offered in device.published.items():
+                if offered.accepted is not None and offered.accepted != self._uids.get(uid):
+                    yield f"{uid} was answered with {offered.accepted}, it is {self._uids.get(uid)}"
+                if not offered.held_back or uid in self._uids:
+                    continue
+                for identity, followed in self.subscriptions.items():
+                    moment = self._counted(identity)
+                    counts = moment is not None and moment < offered.moment and not followed.has_ended
+                    if counts and followed.matches(offered.event):
+                        yield f"{uid} was held back, and {identity} wants it"
+
+    def _counted(self, identity: str) -> int | None:
+        """Return the moment from which a subscription counts, None if it does not."""
+        counted = [each.asked[identity].counted.get(1) for each in self._devices if identity in each.asked]
+        return min((each for each in counted if each is not None), default=None)
+
     def _check_complete(self, followed: MovedSubscription) -> Iterator[str]:
         """Check that no event is missing that was accepted after the subscription counted."""
         identity = followed.subscription.id
-        counted = [each.asked[identity].counted.get(1) for each in self._devices if identity in each.asked]
-        moment = min((each for each in counted if each is not None), default=None)
+        moment = self._counted(identity)
         if moment is None or followed.has_ended:
             return
         got = set(followed.notified.values())

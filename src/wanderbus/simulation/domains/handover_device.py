@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from wanderbus.broker.sessions.handover_messages import UserUnowned
 from wanderbus.client.machine.messages import ConnectRefused
+from wanderbus.event import Event
 from wanderbus.machine import Output
 from wanderbus.protocol import SESSION_MOVED
 from wanderbus.simulation.domains.domain_device import DomainDevice
@@ -16,6 +18,17 @@ class HandoverDevice(DomainDevice):
     """A device of a user whose session moves between ``nodes``, which the scenario sets."""
 
     nodes: Mapping[str, HandoverNode]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.causes: dict[str, str] = {}
+        """The event that caused each reply, both by name."""
+
+    def reply(self, cause: Event, reply: Event) -> None:
+        """Publish an event because of another one."""
+        if self.alive:
+            self.causes[str(reply["Uid"])] = str(cause["Uid"])
+            self.publish(reply)
 
     def connect(self) -> None:
         """Call the owner of the session; wait while no server owns it and some do not run."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from wanderbus import protocol
 from wanderbus.broker.sessions.handover_messages import MoveSession
+from wanderbus.broker.state.rows import decentralised_key, device_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.peers.parts import HANDOVERS
 from wanderbus.peers.session_handovers import SessionHandovers
@@ -56,3 +57,8 @@ class HandoverNode(DomainNode):
         for what, table in (("exports", self.broker.state.exports), ("awaits", self.broker.state.awaited)):
             if waiting := list(table):
                 yield f"{self.name} still {what} {waiting}"
+        state = self.broker.state
+        homes = {device_key(each.user, device) for each in state.sessions.values() for device in each.devices}
+        for publisher in [key for key, _ in state.publishers.items() if key.endswith(decentralised_key(""))]:
+            if publisher.removesuffix(decentralised_key("")).removesuffix("/outbox") not in homes:
+                yield f"{self.name} still keeps the publishes of {publisher}, which is elsewhere"

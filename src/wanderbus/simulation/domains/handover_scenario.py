@@ -15,10 +15,11 @@ from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.interest.interest_set import MODES
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig, Role
 from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DOMAIN
-from wanderbus.simulation.domains.domain_scenario import DomainScenario
+from wanderbus.simulation.domains.domain_scenario import FILTER_LEASE_S, DomainScenario
 from wanderbus.simulation.domains.handover_checkers import HandoverTruth
 from wanderbus.simulation.domains.handover_device import HandoverDevice
 from wanderbus.simulation.domains.handover_node import OPERATOR, HandoverNode
@@ -40,6 +41,8 @@ class HandoverScenario(DomainScenario):
         "subscriptions": "subscriptions",
         "requested": "moves requested",
         "moves": "sessions moved",
+        "replies": "replies",
+        "held_back": "events held back by publishers",
         "crashes": "server crashes",
         "breaks": "broken links",
         "partitions": "partitions",
@@ -49,11 +52,15 @@ class HandoverScenario(DomainScenario):
         super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
         self._handover_truth: HandoverTruth | None = None
+        self._handed: list[HandoverDevice] = []
         names = [f"s{number}" for number in range(1, draw.choice([2, 3, 3, 4]) + 1)]
         directory = Directory(ChannelGroups(_KEY, 8), first_table(8, names, _KEY))
         decentralised = draw.choice([(), (), SUBJECTS[:2], SUBJECTS])
         merging = Merging(draw.choice(MODES), 0.7)
         window, self.links.delay_s_max = draw.choice([(1, 0.005), (256, 0.005), (256, 0.05), (3, 0.5), (256, 0.5)])
+        config = BrokerConfig(
+            sweep_s=None, unacknowledged_max=window, publisher_filter_lease_s=FILTER_LEASE_S, roles=ROLES
+        )
         self.homes: dict[str, HandoverNode] = {}
         for name in names:
             own = None
@@ -69,20 +76,25 @@ class HandoverScenario(DomainScenario):
                 )
             others = [each for each in names if each != name]
             channels = OwnChannels(directory, name, lambda subject: merging, own, others, b"1")
-            node = HandoverNode(
-                self.world, name, channels, BrokerConfig(sweep_s=None, unacknowledged_max=window, roles=ROLES)
-            )
+            node = HandoverNode(self.world, name, channels, config)
             node.others = others
             node.may_close = lambda link: True
             self._add_node(node)
             self.homes[name] = node
         for number in range(draw.choice([1, 2, 4])):
-            user = f"sip:u{number}@{DOMAIN}"
-            home = draw.choice(list(self.homes.values()))
-            for place in range(draw.choice([1, 1, 2])):
-                device = HandoverDevice(self.world, home, user, f"d{place} of {user}", draw.choice([0.001, 0.02]))
-                device.nodes = self.homes
-                self.devices.append(device)
+            self._add_user(f"sip:u{number}@{DOMAIN}")
+
+    def _add_user(self, user: str) -> None:
+        """Add a user with one device or two; in every fourth world devices hold back events that nobody wants."""
+        draw = self.world.random
+        home, is_filtering = draw.choice(list(self.homes.values())), self.seed % 4 == 0
+        for place in range(draw.choice([1, 1, 2])):
+            delay_s = draw.choice([0.001, 0.02, 0.3] if is_filtering else [0.001, 0.02])
+            device = HandoverDevice(self.world, home, user, f"d{place} of {user}", delay_s, is_filtering=is_filtering)
+            device.nodes = self.homes
+            device.on_event = partial(self._reply, device)
+            self.devices.append(device)
+            self._handed.append(device)
 
     def counts(self) -> dict[str, float]:
         truth = self._handover_truth
@@ -92,6 +104,7 @@ class HandoverScenario(DomainScenario):
             "notifications": 0 if truth is None else sum(len(each.notified) for each in truth.subscriptions.values()),
             "moves": 0 if truth is None else truth.moves,
             "requested": sum(node.requested for node in self.homes.values()),
+            "replies": sum(len(each.causes) for each in self._handed),
         }
 
     def _plan(self) -> None:
@@ -105,6 +118,7 @@ class HandoverScenario(DomainScenario):
             node, at = draw.choice(list(self.homes.values())), draw.uniform(3.0, ACTIVE_S)
             world.at(at, partial(node.drain, on=True))
             world.at(at + draw.choice([0.5, 5.0, 50.0]), partial(node.drain, on=False))
+        world.at_random(draw.choice([0, 3, 10]), 3.0, ACTIVE_S, self._change_subscriptions)
         troubles = [self._crash, self._crash, self._break, self._partition, self._lose, self._move, self._crash_device]
         chosen = draw.sample(troubles, draw.randint(0, len(troubles)))
         for _ in range(draw.choice([2, 6, 12]) if chosen else 0):
@@ -115,6 +129,21 @@ class HandoverScenario(DomainScenario):
         low = draw.randrange(9)
         device.subscribe(draw.choice([*SUBJECTS, "*"]), draw.choice([f"x >= {low}", "everything", f"x < {low}"]))
 
+    def _change_subscriptions(self) -> None:
+        """Let a device subscribe or unsubscribe, also while its session is on its way."""
+        draw, device = self.world.random, self._device()
+        live = [identity for identity, each in device.asked.items() if each.state == "live"]
+        if live and draw.random() < 0.3:
+            device.unsubscribe(draw.choice(live))
+        else:
+            self._subscribe(device)
+
+    def _reply(self, device: HandoverDevice, event: Event) -> None:
+        """Let a device publish because of some of the events that it receives, at once or when its session may move."""
+        draw = self.world.random
+        if self.world.now < ACTIVE_S and draw.random() < 0.1:
+            self.world.after(draw.choice([0.0, 0.5]), partial(device.reply, event, self._event(draw.choice(SUBJECTS))))
+
     def _publish(self) -> None:
         device, draw = self._device(), self.world.random
         outbox = draw.random() < 0.5
@@ -122,12 +151,14 @@ class HandoverScenario(DomainScenario):
             device.publish(self._event(draw.choice(SUBJECTS)), outbox=outbox)
 
     def _move_session(self) -> None:
-        """Let the owner of a session move it to another server; sometimes a server crashes soon after."""
+        """Let the owner of a session move it to another server; sometimes much is published, or a server crashes."""
         draw = self.world.random
         user = self._device().user
         for node in [each for each in self.homes.values() if each.owns(user)]:
             target = draw.choice(node.others)
             node.move(user, "default", target)
+            if draw.random() < 0.3:
+                self.world.at_random(20, self.world.now, self.world.now + draw.choice([0.1, 2.0]), self._publish)
             if draw.random() < 0.3:
                 victim = draw.choice([node, self.homes[target]])
                 self.world.after(draw.uniform(0.0, 0.3), partial(self._crash_now, victim))
@@ -137,6 +168,6 @@ class HandoverScenario(DomainScenario):
             node.drain(on=False)
 
     def _check_promises(self) -> None:
-        self._handover_truth = HandoverTruth(self.nodes, self.devices)
+        self._handover_truth = HandoverTruth(self.nodes, self._handed)
         self.problems += self._handover_truth.problems
         self._check_rest()

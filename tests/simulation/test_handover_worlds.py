@@ -1,0 +1,324 @@
+"""Seeded worlds whose sessions move between servers: each event once, and a missing safeguard is noticed (SPEC L)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.simulation.noticing import is_noticed
+from wanderbus.broker.engine import matched_delivery
+from wanderbus.broker.history import catch_up
+from wanderbus.broker.interest.publisher_filters import PublisherFilters
+from wanderbus.broker.publish import delivery
+from wanderbus.broker.rollback.attachments import Attachments
+from wanderbus.broker.servers.interest_requests import InterestRequests
+from wanderbus.broker.servers.peer_events import PeerEvents
+from wanderbus.broker.sessions.awaited_sessions import AwaitedSessions
+from wanderbus.broker.sessions.handover import Handover
+from wanderbus.broker.sessions.handover_messages import DropExport, HeadFound, SessionExported
+from wanderbus.broker.state import session_moves
+from wanderbus.broker.state.exported_session import ExportedSession, export_session
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.peers.arriving_sessions import ArrivingSessions
+from wanderbus.peers.handover_messages import MoveAwaited, MoveTaken, MoveWithdrawn
+from wanderbus.peers.leaving_sessions import LeavingSessions
+from wanderbus.protocol import SESSION_MOVED
+from wanderbus.records import AnyRecord, Cut, Started
+from wanderbus.simulation.domains import handover_node
+from wanderbus.simulation.domains.handover_scenario import HandoverScenario
+from wanderbus.simulation.layers import Layer, replay_command
+from wanderbus.simulation.scenario import Result
+
+SEEDS = range(1, 25)
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    return [HandoverScenario.run_seed(seed) for seed in SEEDS]
+
+
+def test_every_promise_holds(results: list[Result]) -> None:
+    failed = [each for each in results if each.problems]
+    replays = [replay_command(Layer.HANDOVER, each.seed) for each in failed]
+    assert [(replay, each.problems) for replay, each in zip(replays, failed, strict=True)] == []
+
+
+def test_two_dozen_seeds_have_enough_happening_in_them(results: list[Result]) -> None:
+    for field, least in (
+        ("servers", 60),
+        ("subscriptions", 150),
+        ("events", 4_000),
+        ("notifications", 6_000),
+        ("requested", 120),
+        ("moves", 60),
+        ("replies", 300),
+        ("held_back", 10),
+        ("crashes", 50),
+        ("breaks", 10),
+        ("partitions", 5),
+    ):
+        assert sum(result.counts[field] for result in results) > least, field
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    first, second = (HandoverScenario(3, keep_trace=True) for _ in range(2))
+    assert first.run() == second.run()
+    assert first.world.trace == second.world.trace
+
+
+def pass_over_nothing_in_the_log(patch: Patch) -> None:
+    patch.setattr(catch_up, "is_read", lambda event, cuts, *, decentralised: False)
+
+
+def take_arrivals_from_before_the_cut(patch: Patch) -> None:
+    for module in (delivery, matched_delivery):
+        patch.setattr(module, "is_read", lambda event, cuts, *, decentralised: False)
+
+
+def begin_at_the_end_of_the_log(patch: Patch) -> None:
+    handed_over = session_moves.handed_over
+
+    def from_now_on(state: BrokerState, row: Any, cuts: Any, first: int) -> None:
+        handed_over(state, row, cuts, state.offset)
+
+    patch.setattr(session_moves, "handed_over", from_now_on)
+
+
+def fence_without_waiting_for_the_heads(patch: Patch) -> None:
+    patch.setattr(Handover, "_has_all", lambda self, session, heads: True)
+
+
+def fence_without_what_was_sent_directly(patch: Patch) -> None:
+    has_all = Handover._has_all
+
+    def only_ordered(self: Handover, session: Any, heads: Any) -> bool:
+        return has_all(self, session, [msgspec.structs.replace(each, direct=0) for each in heads])
+
+    patch.setattr(Handover, "_has_all", only_ordered)
+
+
+def fence_before_the_past_is_in_the_queue(patch: Patch) -> None:
+    has_all = Handover._has_all
+
+    def without_past(self: Handover, session: Any, heads: Any) -> bool:
+        return has_all(self, msgspec.structs.replace(session, subscriptions=[]), heads)
+
+    patch.setattr(Handover, "_has_all", without_past)
+
+
+def say_that_nothing_was_sent(patch: Patch) -> None:
+    head_found = LeavingSessions.head_found
+
+    def nothing(self: LeavingSessions, found: HeadFound) -> None:
+        head = msgspec.structs.replace(found.head, number=0, direct=0)
+        head_found(self, msgspec.structs.replace(found, head=head))
+
+    patch.setattr(LeavingSessions, "head_found", nothing)
+
+
+def cut_both_models_at_one_number(patch: Patch) -> None:
+    cuts = Handover._cuts
+
+    def at_the_later(self: Handover, heads: Any) -> tuple[Cut, ...]:
+        latest = [max(each.ordered, each.decentralised) for each in cuts(self, heads)]
+        return tuple([Cut(each, each) for each in latest])
+
+    patch.setattr(Handover, "_cuts", at_the_later)
+
+
+def cut_at_the_heads(patch: Patch) -> None:
+    cuts = Handover._cuts
+
+    def at_the_heads(self: Handover, heads: Any) -> tuple[Cut, ...]:
+        first, *_ = cuts(self, heads)
+        return (first, *(Cut(each.end, each.end) for each in heads))
+
+    patch.setattr(Handover, "_cuts", at_the_heads)
+
+
+def want_nothing_before_the_import(patch: Patch) -> None:
+    patch.setattr(AwaitedSessions, "_add", lambda self, subscriptions: None)
+
+
+def be_ready_at_once(patch: Patch) -> None:
+    patch.setattr(InterestRequests, "when_effective", lambda self, subscription, link, answer: answer())
+
+
+def be_ready_while_publishers_hold_back(patch: Patch) -> None:
+    report = AwaitedSessions._report_when_effective
+
+    def unfiltered(self: AwaitedSessions, given: Any) -> None:
+        filters, self._filters = self._filters, _Used()  # type: ignore[assignment]
+        report(self, given)
+        self._filters = filters
+
+    patch.setattr(AwaitedSessions, "_report_when_effective", unfiltered)
+    patch.setattr(PublisherFilters, "when_used", lambda self, subscriptions, answer: answer())
+
+
+class _Used:
+    """Filters that every agent uses at once."""
+
+    def when_used(self, subscriptions: Sequence[Any], answer: Callable[[], None]) -> None:
+        answer()
+
+
+def let_publishers_hold_back(patch: Patch) -> None:
+    add = AwaitedSessions._add
+
+    def without_routes(self: AwaitedSessions, subscriptions: Sequence[Any]) -> None:
+        add(self, subscriptions)
+        self._forget_routes(subscriptions)
+
+    patch.setattr(AwaitedSessions, "_add", without_routes)
+
+
+def forget_the_awaited_in_a_restart(patch: Patch) -> None:
+    apply_record = BrokerState.apply
+
+    def applied(self: BrokerState, offset: int, record: AnyRecord) -> None:
+        apply_record(self, offset, record)
+        if isinstance(record, Started):
+            for key in list(self.awaited):
+                self.awaited.drop(key)
+
+    patch.setattr(BrokerState, "apply", applied)
+
+
+def drop_the_export_at_once(patch: Patch) -> None:
+    exported = LeavingSessions.exported
+
+    def forgetful(self: LeavingSessions, given: SessionExported) -> None:
+        exported(self, given)
+        self._emit(DropExport(given.user, given.session))
+
+    patch.setattr(LeavingSessions, "exported", forgetful)
+
+
+def keep_the_export(patch: Patch) -> None:
+    received = LeavingSessions.received
+
+    def deaf(self: LeavingSessions, server: str, message: Any) -> None:
+        if not isinstance(message, MoveTaken):
+            received(self, server, message)
+
+    patch.setattr(LeavingSessions, "received", deaf)
+
+
+def leave_the_publishes_behind(patch: Patch) -> None:
+    def without(*arguments: Any) -> ExportedSession:
+        return msgspec.structs.replace(export_session(*arguments), publishers=())
+
+    patch.setattr(session_moves, "export_session", without)
+
+
+def keep_the_publishes_at_the_source(patch: Patch) -> None:
+    patch.setattr(session_moves, "move_publishes", lambda state, user, device: None)
+
+
+def serve_behind_the_fence(patch: Patch) -> None:
+    attach_refusal = Attachments._attach_refusal
+
+    def here_too(self: Attachments, link: Any, name: str) -> Any:
+        refusal = attach_refusal(self, link, name)
+        return None if refusal is not None and refusal.limit == SESSION_MOVED else refusal
+
+    patch.setattr(Attachments, "_attach_refusal", here_too)
+
+
+def forget_the_past(patch: Patch) -> None:
+    patch.setattr(PeerEvents, "after_past", lambda self, exported, done: done())
+
+
+def offer_no_further_subscription(patch: Patch) -> None:
+    patch.setattr(Handover, "_unknown_to_target", lambda self, session, given: 0)
+
+
+def withdraw_in_silence(patch: Patch) -> None:
+    send = LeavingSessions._send
+
+    def without(self: LeavingSessions, server: str, message: Any) -> None:
+        if not isinstance(message, MoveWithdrawn):
+            send(self, server, message)
+
+    patch.setattr(LeavingSessions, "_send", without)
+
+
+def ask_for_no_awaited_session(patch: Patch) -> None:
+    send = ArrivingSessions._send
+
+    def without(self: ArrivingSessions, server: str, message: Any) -> None:
+        if not isinstance(message, MoveAwaited):
+            send(self, server, message)
+
+    patch.setattr(ArrivingSessions, "_send", without)
+
+
+def send_no_export_again(patch: Patch) -> None:
+    patch.setattr(LeavingSessions, "_exports_for", lambda self, server: iter(()))
+
+
+def repeat_nothing_on_a_new_link(patch: Patch) -> None:
+    patch.setattr(LeavingSessions, "link_opened", lambda self, server: None)
+
+
+def own_no_empty_session(patch: Patch) -> None:
+    def owns(state: BrokerState, user: str) -> bool:
+        sessions = state.sessions_of(user)
+        return any(
+            each.key in state.exports if each.is_fenced else bool(each.subscriptions or each.waiting)
+            for each in sessions
+        )
+
+    patch.setattr(handover_node, "owns", owns)
+
+
+def let_no_timer_fire(patch: Patch) -> None:
+    patch.setattr(LeavingSessions, "timer_fired", lambda self, key: None)
+
+
+SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
+    (pass_over_nothing_in_the_log, " twice", ()),
+    (take_arrivals_from_before_the_cut, " twice", ()),
+    (begin_at_the_end_of_the_log, " has missed ", ()),
+    (fence_without_waiting_for_the_heads, " has missed ", ()),
+    (fence_without_what_was_sent_directly, " has missed ", ()),
+    (fence_before_the_past_is_in_the_queue, " has missed ", ()),
+    (say_that_nothing_was_sent, " has missed ", ()),
+    (cut_both_models_at_one_number, " has missed ", ()),
+    (cut_at_the_heads, " twice", ()),
+    (want_nothing_before_the_import, " has missed ", ()),
+    (be_ready_at_once, " has missed ", ()),
+    (be_ready_while_publishers_hold_back, " was held back", ()),
+    (let_publishers_hold_back, " was held back", ()),
+    (forget_the_awaited_in_a_restart, " still exports ", ()),
+    (drop_the_export_at_once, " has missed ", ()),
+    (keep_the_export, " still exports ", ()),
+    (leave_the_publishes_behind, "was accepted as", ()),
+    (keep_the_publishes_at_the_source, " still keeps the publishes ", ()),
+    (serve_behind_the_fence, "", ()),
+    (forget_the_past, " before its cause ", ()),
+    (offer_no_further_subscription, " has missed ", ()),
+    (withdraw_in_silence, " still awaits ", ()),
+    (ask_for_no_awaited_session, " still awaits ", ()),
+    (send_no_export_again, " still exports ", ()),
+    (repeat_nothing_on_a_new_link, " still ", ()),
+    (own_no_empty_session, " waits for answers", ()),
+    (let_no_timer_fire, "", ()),
+]
+
+
+@pytest.mark.parametrize(
+    ("break_product", "problem", "known"),
+    SABOTAGES,
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_missing_safeguard_is_noticed(
+    monkeypatch: Patch, break_product: Callable[[Patch], None], problem: str, known: tuple[int, ...]
+) -> None:
+    break_product(monkeypatch)
+    assert is_noticed(HandoverScenario.run_seed, known, problem)
