@@ -33,9 +33,18 @@ from wanderbus.peers.messages import SendOnServerLink
 from wanderbus.peers.open_links import OpenLinks
 
 ARRIVING_BYTES_MAX: Final = 256 * 2**20
-"""Largest size of what one server has sent of sessions that are not complete here."""
+"""Largest size of an offer or an export."""
 
 ArrivingOutput = SendOnServerLink | AwaitSession | ForgetAwaited | ImportSession
+
+
+class _Incomplete:
+    """Offer or export whose last part has not come."""
+
+    def __init__(self, first: Part) -> None:
+        self.what = first.move, first.what
+        self.parts = 0
+        self.data = bytearray()
 
 
 class ArrivingSessions:
@@ -46,9 +55,9 @@ class ArrivingSessions:
         self._links = links
         self._emit = emit
         self._sources: dict[tuple[str, str], tuple[str, Move]] = {}
-        """Source and move of each session that is awaited, or was imported, in this life."""
-        self._parts: dict[str, dict[tuple[Move, str], bytearray]] = {}
-        """Offers and exports that are not complete, by source."""
+        """Source and move of each session that is about to be awaited or imported."""
+        self._incomplete: dict[int, _Incomplete] = {}
+        """What each link brings; a source sends the parts of one offer or export after the other."""
 
     # The broker --------------------------------------------------------------------------------------------------
 
@@ -58,7 +67,9 @@ class ArrivingSessions:
 
     def owned(self, owned: SessionOwned) -> None:
         """Tell the source that the session is here."""
-        self._answer((owned.user, owned.session), owned.owner_epoch, MoveTaken)
+        key = owned.user, owned.session
+        self._answer(key, owned.owner_epoch, MoveTaken)
+        self._sources.pop(key, None)
 
     def refused(self, refused: SessionMoveRefused) -> None:
         """Tell the source that the session cannot come here."""
@@ -74,14 +85,17 @@ class ArrivingSessions:
     # Other servers -----------------------------------------------------------------------------------------------
 
     def link_opened(self, server: str) -> None:
-        """Ask what has become of the sessions that are awaited from ``server``; what was not complete comes again."""
-        self._parts.pop(server, None)
+        """Ask what has become of the sessions that are awaited from ``server``."""
         for key, row in self._state.awaited.items():
             if row.source == server:
                 user, _, session = key.rpartition("/")
                 self._send(server, MoveAwaited(Move(user, session, row.owner_epoch)))
 
-    def received(self, server: str, message: Part | MoveWithdrawn) -> None:
+    def link_closed(self, link: int) -> None:
+        """Forget what was not complete on a link: it comes again on another one."""
+        self._incomplete.pop(link, None)
+
+    def received(self, link: int, server: str, message: Part | MoveWithdrawn) -> None:
         """Take a message of a source; raise :class:`RemoteProtocolError` if it is not what a source sends."""
         move = message.move
         if isinstance(message, MoveWithdrawn):
@@ -89,29 +103,27 @@ class ArrivingSessions:
             if awaited is not None and (awaited.source, awaited.owner_epoch) == (server, move.owner_epoch):
                 self._sources.pop(move.key, None)
                 self._emit(ForgetAwaited(*move.key))
-        elif (data := self._complete(server, message)) is not None:
-            self._sources[move.key] = server, move
+        elif (data := self._complete(link, message)) is not None:
             if message.what == "offer":
                 self._await(server, move, data)
             else:
                 self._import(server, move, data)
 
-    def _complete(self, server: str, part: Part) -> bytes | None:
+    def _complete(self, link: int, part: Part) -> bytes | None:
         """Add a part to those before it; return all of them behind the last one."""
-        of_server = self._parts.setdefault(server, {})
-        key = part.move, part.what
         if part.number == 0:
-            of_server[key] = bytearray()
-        data = of_server.get(key)
-        if data is None:
-            return None
-        data += part.data
-        if sum(map(len, of_server.values())) > ARRIVING_BYTES_MAX:
-            raise RemoteProtocolError(f"sessions of more than {ARRIVING_BYTES_MAX} bytes are on their way", None)
+            self._incomplete[link] = _Incomplete(part)
+        incomplete = self._incomplete.get(link)
+        if incomplete is None or (incomplete.what, incomplete.parts) != ((part.move, part.what), part.number):
+            raise RemoteProtocolError(f"part {part.number} of a session does not follow the part before it", None)
+        incomplete.parts += 1
+        incomplete.data += part.data
+        if len(incomplete.data) > ARRIVING_BYTES_MAX:
+            raise RemoteProtocolError(f"a session has more than {ARRIVING_BYTES_MAX} bytes", None)
         if not part.is_last:
             return None
-        del of_server[key]
-        return bytes(data)
+        del self._incomplete[link]
+        return bytes(incomplete.data)
 
     def _await(self, server: str, move: Move, data: bytes) -> None:
         offered = decode_offer(data)
@@ -120,6 +132,11 @@ class ArrivingSessions:
         if self._state.is_draining:
             self._send(server, MoveRefused(move, f"{self._state.server} is draining"))
             return
+        awaited = self._state.awaited.get(session_key(*move.key))
+        if awaited is not None and awaited.source != server and awaited.owner_epoch >= move.owner_epoch:
+            self._send(server, MoveRefused(move, f"the session is awaited from {awaited.source}"))
+            return
+        self._sources[move.key] = server, move
         self._emit(AwaitSession(*move.key, move.owner_epoch, server, offered))
 
     def _import(self, server: str, move: Move, data: bytes) -> None:
@@ -130,11 +147,12 @@ class ArrivingSessions:
             raise RemoteProtocolError("an export is that of another session", None)
         awaited, here = self._state.awaited.get(session.key), self._state.sessions.get(session.key)
         is_awaited = awaited is not None and (awaited.source, awaited.owner_epoch) == (server, move.owner_epoch)
-        is_here = here is not None and not here.is_fenced and here.owner_epoch >= move.owner_epoch
-        if is_here or (here is not None and here.owner_epoch > move.owner_epoch):
-            self._send(server, MoveTaken(move))
-        elif is_awaited:
+        is_here = here is not None and not here.is_fenced and here.owner_epoch == move.owner_epoch
+        if is_awaited or is_here:  # the broker answers again, once its record is durable
+            self._sources[move.key] = server, move
             self._emit(ImportSession(data))
+        elif here is not None and here.owner_epoch >= move.owner_epoch:
+            self._send(server, MoveTaken(move))
         else:
             self._send(server, MoveRefused(move, f"the session {session.name!r} of {session.user} is not awaited"))
 

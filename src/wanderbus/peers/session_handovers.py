@@ -78,6 +78,7 @@ class SessionHandovers:
                     self._arriving.link_opened(server)
                 case ServerLinkClosed(link=link, server=server):
                     self._links.closed(link, server)
+                    self._arriving.link_closed(link)
                 case MoveSession():
                     self._leaving.begin(given)
                 case DrainingSet():
@@ -108,7 +109,7 @@ class SessionHandovers:
         try:
             message = decode(received.payload)
             if isinstance(message, Part | MoveWithdrawn):
-                self._arriving.received(server, message)
+                self._arriving.received(received.link, server, message)
             else:
                 self._leaving.received(server, message)
         except RemoteProtocolError as error:
