@@ -74,7 +74,7 @@ class Fleet:
         member = self.servers[name]._member
         assert member is not None
         leaders = LeaderSessions(member.channels, epoch=max(1, state.wall_us), positions=dict(state.leaders.items()))
-        return ServerParts(name, links, leaders, None, tuple(others))
+        return ServerParts(name, links, leaders, None, tuple(others), frozenset({name, *others}))
 
     def access(self, name: str) -> AccessServer:
         """The live access server of this name."""

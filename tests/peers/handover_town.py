@@ -52,7 +52,7 @@ class Server(Desk):
         self.move_timers.clear()
         super().start()
         others = [each for each in NAMES if each != self.name]
-        self.handovers = SessionHandovers(others, self.broker.state, "example.org")
+        self.handovers = SessionHandovers(others, others, self.broker.state, "example.org")
 
     def perform(self, outputs: Sequence[Output]) -> None:
         super().perform(outputs)

@@ -207,8 +207,9 @@ class AccessServer:
     def _make_traffic(self, servers: ServerParts) -> ServerTraffic:
         """Return the traffic with the other servers, which decides where new calls are served, too."""
         state, domain = self.broker.state, self.broker.config.domain
-        owners = SessionOwners(servers.others, state, self._user_agent.contact_uri)
-        handovers = SessionHandovers(servers.others, state, domain, self.broker.config.roles)
+        takes = servers.name in servers.access
+        owners = SessionOwners(servers.others, state, self._user_agent.contact_uri, takes=takes)
+        handovers = SessionHandovers(servers.others, servers.access, state, domain, self.broker.config.roles)
         return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided, handovers)
 
     @property

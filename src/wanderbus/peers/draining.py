@@ -78,7 +78,8 @@ class Draining:
             self._look(now)
             self._is_timer_set = True
             self._emit(SetTimer(TIMER, now + LOOK_S))
-        open_servers = [each for each in self._links.servers if self._failed.get(each, now) <= now]
+        targets = self._leaving.targets & self._links.servers
+        open_servers = [each for each in targets if self._failed.get(each, now) <= now]
         while open_servers and self._coming and len(self._leaving) < MOVES_MAX:
             session = self._state.sessions.get(self._coming.popleft())
             if session is None or session.is_fenced or (session.user, session.name) in self._leaving:

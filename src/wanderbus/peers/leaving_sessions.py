@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final, Literal
 
 from wanderbus.broker.sessions.handover_messages import (
@@ -66,12 +66,20 @@ class LeavingSessions:
     """The part of the source in moves of sessions; ``emit`` takes its outputs.
 
     :param others: the names of the other servers of the domain
+    :param access: those that serve devices
     """
 
     def __init__(
-        self, others: Iterable[str], state: BrokerState, links: OpenLinks, emit: Callable[[LeavingOutput], None]
+        self,
+        others: Iterable[str],
+        access: Container[str],
+        state: BrokerState,
+        links: OpenLinks,
+        emit: Callable[[LeavingOutput], None],
     ) -> None:
         self._others = frozenset(others)
+        self.targets = frozenset(each for each in self._others if each in access)
+        """Servers to which a session may move."""
         self._state = state
         self._links = links
         self._emit = emit
@@ -107,9 +115,9 @@ class LeavingSessions:
     def _obstacle(self, given: MoveSession) -> str:
         """Return why a move cannot begin, "" if it can."""
         session = self._state.sessions.get(session_key(given.user, given.session))
-        if given.target not in self._others:
-            names = ", ".join(sorted(self._others))
-            return f"{given.target!r} is no other server of the domain; give one of {names}"
+        if given.target not in self.targets:
+            names = ", ".join(sorted(self.targets)) or "none"
+            return f"{given.target!r} is no other server that serves devices; those are {names}"
         if session is None or session.is_fenced:
             return f"{given.user} has no session {given.session!r} at this server"
         if (given.user, given.session) in self._moves:

@@ -13,7 +13,7 @@ class ServerParts(NamedTuple):
     """The links to the other servers of the domain, and what uses them.
 
     ``decentralised`` is the interest in decentralised channels, None if there are none. ``others`` are the names of
-    the other servers.
+    the other servers, ``access`` those of all servers that serve devices.
     """
 
     name: str
@@ -21,3 +21,4 @@ class ServerParts(NamedTuple):
     leaders: LeaderSessions
     decentralised: DecentralisedInterest | None = None
     others: tuple[str, ...] = ()
+    access: frozenset[str] = frozenset()

@@ -53,15 +53,23 @@ class SessionHandovers:
     """Both ends of the moves of sessions; ``step`` as in every machine.
 
     :param others: the names of the other servers of the domain
+    :param access: those to which a session may move
     :param state: the state of this server, which it only reads
     :param domain: domain of the servers
     :param staying: users whose calls are about the server that is called, so that their sessions stay in a drain
     """
 
-    def __init__(self, others: Iterable[str], state: BrokerState, domain: str, staying: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        others: Iterable[str],
+        access: Container[str],
+        state: BrokerState,
+        domain: str,
+        staying: Container[str] = (),
+    ) -> None:
         self._outputs: list[HandoversOutput] = []
         self._links = OpenLinks()
-        self._leaving = LeavingSessions(others, state, self._links, self._outputs.append)
+        self._leaving = LeavingSessions(others, access, state, self._links, self._outputs.append)
         self._arriving = ArrivingSessions(state, self._links, self._outputs.append)
         self._draining = Draining(state, domain, staying, self._links, self._leaving, self._outputs.append)
 

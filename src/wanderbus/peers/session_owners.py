@@ -153,12 +153,14 @@ class SessionOwners:
     :param others: the names of the other servers of the domain
     :param sessions: the sessions of this server
     :param contact: SIP URI at which the other servers' callers reach this one
+    :param takes: whether new sessions may begin here, unless this server drains
     """
 
-    def __init__(self, others: Iterable[str], sessions: SessionsByUser, contact: str) -> None:
+    def __init__(self, others: Iterable[str], sessions: SessionsByUser, contact: str, *, takes: bool = True) -> None:
         self._others = tuple(others)
         self._sessions = sessions
         self._contact = contact
+        self._takes = takes
         self._links = OpenLinks()
         self._unseen = set(self._others)
         """Servers without a link since the start."""
@@ -261,7 +263,7 @@ class SessionOwners:
         sessions, user = self._sessions, asked.user
         epoch, after = next_owner(sessions, user, asked.session)
         contact = self._contact if self.owns(user) else ""
-        takes_at = "" if sessions.is_draining else self._contact
+        takes_at = self._contact if self._takes and not sessions.is_draining else ""
         return OwnerAnswered(asked.request, contact, after, epoch, takes_at, owns(sessions, user, asked.session))
 
     def _on_answer(self, question: _Question, server: str, answer: OwnerAnswered, now: float) -> None:

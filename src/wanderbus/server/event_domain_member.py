@@ -126,7 +126,8 @@ class EventDomainMember:
             interest = DecentralisedInterest(
                 decentralised, epoch=max(epoch, wall_us), group=self._group(decentralised, random)
             )
-        return ServerParts(self.name, links, leaders, interest, tuple(others))
+        access = frozenset(name for name, server in settings.servers.items() if "access" in server.roles)
+        return ServerParts(self.name, links, leaders, interest, tuple(others), access)
 
     def _group(self, channels: DecentralisedChannels, random: RandomSource) -> MulticastGroup | None:
         address, settings = self.domain.multicast_group, self.domain.settings

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.domain import status, up
+from wanderbus.cli.domain import drain, status, up
 from wanderbus.cli.domain.options import FormerFile, SIPPort
 from wanderbus.cli.domain.servers_asked import PLACES_SHOWN, domain_of
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
@@ -100,3 +100,4 @@ def channels(
 
 app.command("up")(up.up)
 app.command("status")(status.status)
+app.command("drain")(drain.drain)

@@ -69,16 +69,21 @@ def _existing(file: Path | None) -> Path:
 
 
 async def ask_all(
-    connection: ConnectionOptions, file: Path | None, question: Callable[[Operator], Awaitable[Row]]
+    connection: ConnectionOptions,
+    file: Path | None,
+    question: Callable[[Operator], Awaitable[Row]],
+    only: str | None = None,
 ) -> Mapping[str, ServerAnswer[Row]]:
     """Ask every server of the domain in ``file`` at the same time; return the answers by the names of the servers.
+
+    With ``only``, ask that server alone.
 
     :raises ConfigurationError: the options cannot be used
     """
     if (connection.user or "").lower().startswith(ECI_SCHEME):
         raise ConfigurationError("the servers of a domain are asked over SIP; give --user sip:NAME@DOMAIN")
     file = _existing(file)
-    servers = read_domain(file).settings.servers
+    servers = {name: each for name, each in read_domain(file).settings.servers.items() if only in (None, name)}
     # A server that is suspended keeps its caller waiting.
     logins = (asyncio.to_thread(_logged_in, connection, server, file.parent) for server in servers)
     asked = dict(zip(servers, await asyncio.gather(*logins), strict=True))

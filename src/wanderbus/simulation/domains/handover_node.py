@@ -28,7 +28,7 @@ class HandoverNode(DomainNode):
     """Moves that were requested."""
 
     def _make_handovers(self, state: BrokerState) -> SessionHandovers:
-        return SessionHandovers(self.others, state, DOMAIN, self.config.roles)
+        return SessionHandovers(self.others, self.others, state, DOMAIN, self.config.roles)
 
     def _request_links(self) -> None:
         super()._request_links()
