@@ -135,7 +135,7 @@ def test_l02_a_crash_leaves_the_session_at_one_server(delivered: int, name: str,
 def test_l02_a_move_to_an_unknown_server_names_the_others() -> None:
     town = Town()
     town["south"].move("west")
-    reason = "'west' is no other server of the domain; give one of east, north"
+    reason = "'west' is no other server that serves devices; those are east, north"
     assert town["south"].ended == [SessionMoveEnded(ALICE, "default", "west", reason)]
     town["south"].move("south")
     assert "'south' is no other server" in town["south"].ended[1].reason

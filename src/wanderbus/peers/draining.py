@@ -28,7 +28,10 @@ LOOK_S: Final = 0.5
 """Pause until the server looks again for sessions that came meanwhile, or whose move has failed."""
 
 RETRY_S: Final = 5.0
-"""Pause before a session whose move has failed, or a server that has refused one, is tried again."""
+"""Pause before a session whose move has failed is tried again."""
+
+REFUSED_S: Final = 30.0
+"""Time for which a server that has refused a session is offered no other one."""
 
 
 class Draining:
@@ -65,14 +68,15 @@ class Draining:
         self._is_timer_set = False
 
     def ended(self, ended: SessionMoveEnded, now: float) -> None:
-        """Leave a session alone for a while whose move has failed, and its target."""
+        """Leave a session alone for a while whose move has failed, and a server that has refused it."""
         if ended.reason:
             self._failed[session_key(ended.user, ended.session)] = now + RETRY_S
-            self._failed[ended.target] = now + RETRY_S
+        if ended.has_refused:
+            self._failed[ended.target] = now + REFUSED_S
 
     def go_on(self, now: float) -> None:
         """Begin as many moves as may be under way, if this server drains."""
-        if not self._state.is_draining:
+        if not self._state.is_draining or not self._leaving.has_all_links:
             return
         if not self._is_timer_set:
             self._look(now)

@@ -96,6 +96,11 @@ class LeavingSessions:
         """Return the number of sessions that are on their way."""
         return len(self._moves)
 
+    @property
+    def has_all_links(self) -> bool:
+        """Return whether all servers of the domain can be reached, without which no session moves."""
+        return self._others <= self._links.servers
+
     def begin(self, given: MoveSession) -> None:
         """Offer a session to its target."""
         if reason := self._obstacle(given):
@@ -194,7 +199,7 @@ class LeavingSessions:
                 if leaving is not None and leaving.stage != "fenced":
                     self._emit(KeepSession(*move.key))
                     self._send(server, MoveWithdrawn(move))  # it may have accepted an earlier offer
-                    self._end(leaving, reason)
+                    self._end(leaving, reason, has_refused=True)
             case MoveAwaited(move=move):
                 if self._found(server, move) is None and move not in self._exports_for(server):
                     self._send(server, MoveWithdrawn(move))
@@ -244,11 +249,11 @@ class LeavingSessions:
                 session = self._state.sessions[key]
                 yield Move(session.user, session.name, session.owner_epoch)
 
-    def _end(self, leaving: _Leaving, reason: str = "") -> None:
+    def _end(self, leaving: _Leaving, reason: str = "", *, has_refused: bool = False) -> None:
         del self._moves[leaving.move.key]
         self._by_request.pop(leaving.request, None)
         self._emit(CancelTimer(leaving.move.key))
-        self._emit(SessionMoveEnded(*leaving.move.key, leaving.target, reason))
+        self._emit(SessionMoveEnded(*leaving.move.key, leaving.target, reason, has_refused))
 
     def _send(self, server: str, message: Message) -> None:
         if (link := self._links.newest(server)) is not None:

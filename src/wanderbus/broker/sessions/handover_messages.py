@@ -32,12 +32,13 @@ class MoveSession(Output, frozen=True):
 
 
 class SessionMoveEnded(Input, frozen=True):
-    """The session is at ``target`` now, or it stays here because of ``reason``."""
+    """The session is at ``target`` now, or it stays here because of ``reason``: the target's own if it has refused."""
 
     user: str
     session: str
     target: str
     reason: str = ""
+    has_refused: bool = False
 
 
 class DrainingSet(Output, frozen=True):

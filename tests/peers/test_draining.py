@@ -1,0 +1,127 @@
+"""A draining server moves its sessions to other servers, and goes on after a restart (SPEC L-06, J-08)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import ALICE
+from tests.peers.handover_town import NAMES, Town
+from wanderbus.peers import draining
+from wanderbus.peers.draining import LOOK_S, RETRY_S
+from wanderbus.peers.placement import server_for
+from wanderbus.records import DrainingChanged, encode_record
+from wanderbus.subscription import PATTERN
+
+USERS = [f"sip:user{number}@example.org" for number in range(20)]
+
+
+def set_draining(town: Town, name: str, *, is_draining: bool = True) -> None:
+    """Let a server find at its next start that it drains, or does not."""
+    server = town[name]
+    server.log.append(encode_record(DrainingChanged(at_us=server.wall_us, is_draining=is_draining)))
+    town.crash(name)
+
+
+def owners(town: Town, user: str = ALICE) -> list[str]:
+    """Return the servers that have the session of a user."""
+    key = f"{user}/default"
+    sessions = {name: town[name].broker.state.sessions.get(key) for name in NAMES}
+    return [name for name, session in sessions.items() if session is not None and not session.is_fenced]
+
+
+def later(town: Town, seconds: float) -> None:
+    """Let time pass at all servers, and everything arrive."""
+    for name in NAMES:
+        town[name].later(seconds)
+    town.run()
+
+
+def crowded() -> Town:
+    """Three servers; the first has sessions of many users."""
+    town = Town()
+    for user in USERS:
+        town["south"].subscribed(town["south"].attach(user, "phone"), "N > 0")
+    return town
+
+
+def test_l06_a_draining_server_moves_all_sessions_and_spreads_them() -> None:
+    town = crowded()
+    set_draining(town, "south")
+    town.run()
+    later(town, LOOK_S)
+    places = {user: owners(town, user) for user in (ALICE, *USERS)}
+    assert all(len(each) == 1 and each != ["south"] for each in places.values()), places
+    assert {each for (each,) in places.values()} == {"north", "east"}
+    assert places == {user: [server_for(user, ("north", "east"))] for user in places}
+
+
+def test_l06_a_drain_moves_some_sessions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "MOVES_MAX", 3)
+    town = crowded()
+    set_draining(town, "south")
+    assert sum(sender == "south" for sender, _, _ in town.sent) == 3
+    town.run()
+    assert sum(owners(town, user) == ["south"] for user in USERS) == 0, "each that arrives makes room for another one"
+
+
+def test_l06_a_server_that_takes_sessions_again_keeps_the_others() -> None:
+    town = crowded()
+    set_draining(town, "south")
+    town.sent.clear()
+    set_draining(town, "south", is_draining=False)
+    town.run()
+    later(town, LOOK_S)
+    assert all(owners(town, user) == ["south"] for user in USERS)
+
+
+def test_l06_sessions_that_come_meanwhile_move_too() -> None:
+    town = Town()
+    set_draining(town, "south")
+    town.run()
+    south = town["south"]
+    south.subscribed(south.attach(USERS[0], "phone"), "N > 0")
+    later(town, LOOK_S)
+    assert owners(town, USERS[0]) != ["south"]
+
+
+def test_l06_a_draining_server_takes_no_session_and_is_left_alone_for_a_while() -> None:
+    town = Town()
+    target = server_for(ALICE, ("north", "east"))
+    assert target is not None
+    set_draining(town, target)
+    set_draining(town, "south")
+    town.run()
+    assert owners(town) == ["south"], "the first choice drains"
+    later(town, LOOK_S)
+    assert owners(town) == ["south"]
+    later(town, RETRY_S + LOOK_S)
+    assert owners(town) not in (["south"], [target]), "the session goes to the other one"
+
+
+def test_l06_a_session_that_cannot_move_is_tried_again_and_delays_no_other() -> None:
+    town = crowded()
+    south = town["south"]
+    link = south.attach("sip:pat@example.org", "phone")
+    south.subscribed(link, "pattern p match A: a then B: b within 1 hour emit c", subject="c", language=PATTERN)
+    set_draining(town, "south")
+    town.run()
+    assert owners(town, "sip:pat@example.org") == ["south"]
+    assert all(owners(town, user) != ["south"] for user in USERS)
+    before = len(town["south"].ended)
+    later(town, RETRY_S + LOOK_S)
+    assert len(town["south"].ended) == before + 1
+    assert "is a pattern" in town["south"].ended[-1].reason
+
+
+def test_l06_sessions_with_a_connected_device_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "MOVES_MAX", 1)
+    town = crowded()
+    set_draining(town, "south", is_draining=False)
+    south = town["south"]
+    south.attach(USERS[7], "phone", epoch=2)
+    south.give()
+    state = south.broker.state
+    state.apply(state.offset, DrainingChanged(at_us=south.wall_us, is_draining=True))
+    south.hand()
+    (offer,) = [payload for sender, _, payload in town.sent if sender == "south"]
+    assert USERS[7].encode() in offer, "all others are away"
