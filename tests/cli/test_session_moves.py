@@ -86,19 +86,29 @@ def test_l06_every_event_arrives_once_and_in_order_while_the_session_moves(fleet
     assert all("has moved to another server" in line["message"] for line in said[::2])
 
 
-def test_l06_each_device_follows_its_own_session_also_that_of_an_administrator(fleet: Fleet) -> None:
-    bob, alice = fleet.at("s1", "bob", "hunter2"), fleet.at("s1")
-    kept = fleet.start("sub", "Trade", "--keep", "kept", "--json", *bob)
-    readers = [kept, *(fleet.start("sub", "Trade", "--json", *user) for user in (bob, alice))]
+def test_l06_a_device_follows_its_own_session_and_not_another_of_its_user(fleet: Fleet) -> None:
+    bob = fleet.at("s1", "bob", "hunter2")
+    readers = [fleet.start("sub", "Trade", *more, "--json", *bob) for more in (("--keep", "kept"), ())]
     assert all("subscribed to Trade" in read_ready(each) for each in readers)
-    for words in (("sip:bob@localhost", "--session", "sub.kept"), ("sip:alice@localhost", "--session", "sub")):
-        assert fleet.run("session", "move", *words, "--to", "s2", *fleet.operator())[0] == 0
-    assert fleet.run("pub", "Trade", "n=1", *fleet.at("s3", "bob", "hunter2"))[0] == 0
-    assert [numbers(each, 1) for each in readers] == [[1]] * 3
-    for each, turned_away in zip(readers, (True, False, True), strict=True):
+    words = ("sip:bob@localhost", "--session", "sub.kept", "--to", "s2")
+    assert fleet.run("session", "move", *words, *fleet.operator())[0] == 0
+    assert fleet.run("pub", "Trade", "n=1", *fleet.at("s3"))[0] == 0
+    assert [numbers(each, 1) for each in readers] == [[1]] * 2
+    for each, is_turned_away in zip(readers, (True, False), strict=True):
         each.terminate()
         status = [json.loads(line)["status"] for line in ended(each)[2].splitlines()]
-        assert status == ["disconnected", "connected"] * turned_away
+        assert status == ["disconnected", "connected"] * is_turned_away
+
+
+def test_the_session_of_a_user_with_a_role_stays(fleet: Fleet) -> None:
+    reader = fleet.start("sub", "Trade", *fleet.at("s1"))
+    assert "subscribed to Trade" in read_ready(reader)
+    words = ("sip:alice@localhost", "--session", "sub", "--to", "s2")
+    status, out, err = fleet.run("session", "move", *words, *fleet.operator())
+    assert (status, out) == (1, "")
+    assert one_line(err).startswith("sip:alice@localhost has a role")
+    reader.terminate()
+    assert ended(reader)[2] == "", "its device has noticed nothing"
 
 
 def test_only_an_operator_sees_where_sessions_are(fleet: Fleet) -> None:
