@@ -30,7 +30,7 @@ from typing import Any, Generic, TypeVar
 
 from wanderbus.machine import TimerFired, scoped
 
-In = TypeVar("In")
+In = TypeVar("In", contravariant=True)
 """Union of what a part takes; outputs of one part can be inputs of another."""
 Out = TypeVar("Out")
 """Union of what a part emits."""

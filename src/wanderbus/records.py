@@ -547,6 +547,10 @@ class SessionImported(Record, frozen=True, tag="session_imported", kw_only=True)
     export: bytes
 
 
+OfMoves = SessionFenced | ExportDropped | DrainingChanged | SessionAwaited | SessionNotAwaited | SessionImported
+"""Records about sessions that move to another server, or from there."""
+
+
 class SchemaDeclared(Record, frozen=True, tag="schema_declared", kw_only=True):
     """The user ``by`` declared ``attributes`` as version ``version`` of the schema of ``subject``.
 
@@ -613,12 +617,7 @@ AnyRecord = (
     | DialogStored
     | StatusChanged
     | Left
-    | SessionFenced
-    | ExportDropped
-    | DrainingChanged
-    | SessionAwaited
-    | SessionNotAwaited
-    | SessionImported
+    | OfMoves
     | SchemaDeclared
     | Advertised
     | AdvertisementsCounted

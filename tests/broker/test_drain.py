@@ -1,4 +1,4 @@
-"""The drain of a server, as its operator requests and sees it (SPEC L-06; DESIGN 10.8)."""
+"""The drain of a server, as its operator requests and sees it (SPEC L-06; decision 0142)."""
 
 from __future__ import annotations
 

@@ -49,6 +49,8 @@ FROM_AGENT: list[FromAgent] = [
     protocol.RequestFilters(17, "Trade", 5, 4),
     protocol.ConfirmFilters("Trade", 15),
     protocol.ReleaseFilters(5, 4),
+    protocol.MoveSession(18, "sip:a@b", "default", "s2"),
+    protocol.Drain(19, True),
 ]
 FROM_BROKER: list[FromBroker] = [
     protocol.Attachment(1),

@@ -75,7 +75,7 @@ MEMBERS = {
     "Notification": ["event", "id", "is_history", "position", "redelivered", "subscriptions", "xml"],
     "Notifications": ["ack", "aclose", "dropped", "ended", "subscription"],
     "Operator": [
-        *("SESSION", "advertisements", "bounds", "declare_schema", "discard", "engine", "filtering", "kick"),
+        *("SESSION", "advertisements", "bounds", "declare_schema", "discard", "drain", "engine", "filtering", "kick"),
         *("limits", "move", "peek", "purge", "queues", "routes", "schemas", "servers", "sessions", "subscriptions"),
     ],
     "Server": [

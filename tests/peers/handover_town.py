@@ -10,7 +10,8 @@ from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus.broker.sessions.handover_messages import HandoverOutput, MoveSession, SessionMoveEnded
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.peers.handover_messages import HANDOVER_PREFIX, Message, Part, decode, encode
+from wanderbus.peers.handover.messages import HANDOVER_PREFIX, Message, Part, decode, encode
+from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.messages import (
     CloseServerLink,
     SendOnServerLink,
@@ -18,7 +19,6 @@ from wanderbus.peers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
-from wanderbus.peers.session_handovers import SessionHandovers
 from wanderbus.records import (
     ExportDropped,
     SessionAwaited,

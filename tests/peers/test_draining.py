@@ -6,9 +6,9 @@ import pytest
 
 from tests.broker.desk import ALICE
 from tests.peers.handover_town import NAMES, Town
-from wanderbus.peers import draining
-from wanderbus.peers.draining import LOOK_S, RETRY_S
-from wanderbus.peers.placement import server_for
+from wanderbus.peers.handover import draining
+from wanderbus.peers.handover.draining import LOOK_S, RETRY_S
+from wanderbus.peers.handover.placement import server_for
 from wanderbus.records import DrainingChanged, encode_record
 from wanderbus.subscription import PATTERN
 

@@ -13,8 +13,10 @@ from tests.peers.handover_town import KEY, NAMES, Town
 from wanderbus.broker.sessions.handover_messages import FenceSession, Head, ImportSession, SessionMoveEnded
 from wanderbus.broker.state.exported_session import encode_export, export_session
 from wanderbus.event import EventId
-from wanderbus.peers import arriving_sessions, handover_messages, leaving_sessions
-from wanderbus.peers.handover_messages import (
+from wanderbus.peers.handover import arriving_sessions, leaving_sessions
+from wanderbus.peers.handover import messages as handover_messages
+from wanderbus.peers.handover.leaving_sessions import MOVE_S
+from wanderbus.peers.handover.messages import (
     HeadAsked,
     HeadTold,
     Message,
@@ -28,7 +30,6 @@ from wanderbus.peers.handover_messages import (
     encode_offer,
     parts_of,
 )
-from wanderbus.peers.leaving_sessions import MOVE_S
 from wanderbus.peers.messages import ServerMessageReceived
 from wanderbus.protocol import Notify
 from wanderbus.records import SessionImported

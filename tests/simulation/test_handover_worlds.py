@@ -22,13 +22,13 @@ from wanderbus.broker.sessions.handover_messages import DropExport, HeadFound, S
 from wanderbus.broker.state import session_moves
 from wanderbus.broker.state.exported_session import ExportedSession, export_session
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.peers.arriving_sessions import ArrivingSessions
-from wanderbus.peers.handover_messages import MoveAwaited, MoveTaken, MoveWithdrawn
-from wanderbus.peers.leaving_sessions import LeavingSessions
+from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
+from wanderbus.peers.handover.leaving_sessions import LeavingSessions
+from wanderbus.peers.handover.messages import MoveAwaited, MoveTaken, MoveWithdrawn
 from wanderbus.protocol import SESSION_MOVED
 from wanderbus.records import AnyRecord, Cut, Started
-from wanderbus.simulation.domains import handover_node
-from wanderbus.simulation.domains.handover_scenario import HandoverScenario
+from wanderbus.simulation.handover import node as handover_node
+from wanderbus.simulation.handover.scenario import HandoverScenario
 from wanderbus.simulation.layers import Layer, replay_command
 from wanderbus.simulation.scenario import Result
 

@@ -131,7 +131,31 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
     (records.StatusChanged(at_us=10, user=USER, device="phone", status="CONNECTED", reason="x"), "status"),
     (records.Left(at_us=11, user=USER, session="default", device="phone", reason="grace"), "left"),
     (records.SessionFenced(at_us=12, user=USER, session="default", owner_epoch=2), "session_fenced"),
+    (
+        records.SessionFenced(
+            at_us=12,
+            user=USER,
+            session="default",
+            owner_epoch=2,
+            target="s2",
+            cuts=(records.Cut(EventId("s1", 1, 8), EventId("s1", 1, 9)),),
+        ),
+        "session_fenced",
+    ),
     (records.ExportDropped(at_us=13, user=USER, session="default"), "export_dropped"),
+    (records.DrainingChanged(at_us=13, is_draining=True), "draining_changed"),
+    (
+        records.SessionAwaited(
+            at_us=13,
+            user=USER,
+            session="default",
+            owner_epoch=2,
+            source="s1",
+            subscriptions=(Subscription("wb-3", USER, "default", "Trade", "N > 1"),),
+        ),
+        "session_awaited",
+    ),
+    (records.SessionNotAwaited(at_us=14, user=USER, session="default"), "session_not_awaited"),
     (
         records.SessionImported(at_us=14, user=USER, session="default", owner_epoch=2, export=b"\x80"),
         "session_imported",

@@ -61,6 +61,7 @@ from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
+from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.messages import ServerLinksInput
 from wanderbus.peers.parts import (
     BROKER,
@@ -70,7 +71,6 @@ from wanderbus.peers.parts import (
 )
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.peers.server_traffic import ServerTraffic
-from wanderbus.peers.session_handovers import SessionHandovers
 from wanderbus.peers.session_owners import SessionOwners
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.transport import TransportInput

@@ -7,6 +7,7 @@ from typing import Final
 from wanderbus.broker.signals import BrokerInput, BrokerOutput, ForInterest, ForLeaders, OfServers
 from wanderbus.composition import Part
 from wanderbus.machine import DatagramReceived, Output, TimerFired
+from wanderbus.peers.handover.session_handovers import HandoversInput, HandoversOutput
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
@@ -18,7 +19,6 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
 )
 from wanderbus.peers.owner_messages import OwnersInput, OwnersOutput
-from wanderbus.peers.session_handovers import HandoversInput, HandoversOutput
 
 LeadersInput = ForLeaders | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
 InterestInput = (

@@ -8,7 +8,7 @@ order between two servers use the link that the one with the lower name has open
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from wanderbus.broker.messages import (
     CausalMessageArrived,
@@ -26,9 +26,10 @@ from wanderbus.broker.sessions.handover_messages import HandoverOutput, UserUnow
 from wanderbus.broker.signals import BrokerInput, ForInterest, ForLeaders
 from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, INTEREST_PREFIX
 from wanderbus.channels.interest.multicast import MulticastCounts
-from wanderbus.composition import Composition
+from wanderbus.composition import Composition, Part
 from wanderbus.machine import Output, scoped
-from wanderbus.peers.handover_messages import HANDOVER_PREFIX
+from wanderbus.peers.handover.messages import HANDOVER_PREFIX
+from wanderbus.peers.handover.session_handovers import HandoversOutput, SessionHandovers
 from wanderbus.peers.leader_status import LeaderStatus
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -43,7 +44,7 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
     ServerReachable,
 )
-from wanderbus.peers.owner_messages import OWNER_PREFIX, CallRedirected, CallServed, OwnersInput, OwnersOutput
+from wanderbus.peers.owner_messages import OWNER_PREFIX, CallRedirected, CallServed, OwnersOutput
 from wanderbus.peers.parts import (
     BROKER,
     DECENTRALISED_INTEREST,
@@ -56,11 +57,13 @@ from wanderbus.peers.parts import (
     LeadersInput,
 )
 from wanderbus.peers.server_parts import ServerParts
-from wanderbus.peers.session_handovers import HandoversInput, HandoversOutput, SessionHandovers
 from wanderbus.peers.session_owners import SessionOwners
 
 FIRST_LINK: Final = 2**48
 """Number of the first link between servers: no link of an agent has so high a number."""
+
+OfLinks = ServerLinkOpened | ServerLinkClosed | ServerMessageReceived
+"""Reports of the links about other servers."""
 
 _DEVICE: Final = "server"
 _PREFIXES: Final = (INTEREST_PREFIX, CAUSAL_PREFIX)
@@ -90,6 +93,8 @@ class ServerTraffic:
         self._owners = owners
         self._on_decided = on_decided
         self._handovers = handovers
+        self._services: dict[bytes, Part[OfLinks, Any]] = {}
+        """Parts that take the links, and the messages whose first byte is theirs."""
         self._domain = domain
         self._accepted: set[int] = set()
         """Links that other servers have opened."""
@@ -99,8 +104,10 @@ class ServerTraffic:
             parts.add(DECENTRALISED_INTEREST, self._interest.step, self.route_interest)
         if owners is not None:
             parts.add(OWNERS, owners.step, self.route_owners)
+            self._services[OWNER_PREFIX] = OWNERS
         if handovers is not None:
             parts.add(HANDOVERS, handovers.step, self.route_handovers)
+            self._services[HANDOVER_PREFIX] = HANDOVERS
 
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of this server's session at each leader."""
@@ -128,17 +135,13 @@ class ServerTraffic:
         for_broker: list[BrokerInput] = []
         for_leaders: list[LeadersInput] = []
         for_interest: list[InterestInput] = []
-        for_owners: list[OwnersInput] = []
-        for_handovers: list[HandoversInput] = []
+        for_services: dict[bytes, list[OfLinks]] = {prefix: [] for prefix in self._services}
         read: dict[int, int] = {}
         for output in outputs:
             match output:
                 case ServerMessageReceived(link=link, server=server, payload=payload):
-                    if self._owners is not None and payload[:1] == OWNER_PREFIX:
-                        for_owners.append(ServerMessageReceived(link, server, payload[1:]))
-                        read[link] = read.get(link, 0) + 1
-                    elif self._handovers is not None and payload[:1] == HANDOVER_PREFIX:
-                        for_handovers.append(ServerMessageReceived(link, server, payload[1:]))
+                    if payload[:1] in for_services:
+                        for_services[payload[:1]].append(ServerMessageReceived(link, server, payload[1:]))
                         read[link] = read.get(link, 0) + 1
                     elif self._interest is not None and payload[:1] in _PREFIXES:
                         if payload[:1] == CAUSAL_PREFIX:
@@ -154,8 +157,8 @@ class ServerTraffic:
                         read[link] = read.get(link, 0) + 1
                 case ServerLinkOpened(link=link, server=server, is_ours=is_ours):
                     self._parts.emit(output)
-                    for_owners.append(output)
-                    for_handovers.append(output)
+                    for each in for_services.values():
+                        each.append(output)
                     if is_ours and self._leaders.has(server):
                         for_leaders.append(output)
                     elif not is_ours:
@@ -168,8 +171,8 @@ class ServerTraffic:
                             for_broker.append(DirectLinkOpened(link, server))
                 case ServerLinkClosed(link=link, server=server, reason=reason):
                     self._parts.emit(output)
-                    for_owners.append(output)
-                    for_handovers.append(output)
+                    for each in for_services.values():
+                        each.append(output)
                     if link in self._accepted:
                         self._accepted.remove(link)
                         for_broker.append(LinkClosed(link, reason))
@@ -189,10 +192,8 @@ class ServerTraffic:
         self._parts.give(LEADERS, for_leaders)
         self._parts.give(DECENTRALISED_INTEREST, for_interest)
         self._parts.give(BROKER, for_broker)
-        if self._owners is not None:
-            self._parts.give(OWNERS, for_owners)
-        if self._handovers is not None:
-            self._parts.give(HANDOVERS, for_handovers)
+        for prefix, part in self._services.items():
+            self._parts.give(part, for_services[prefix])
         # The windows of the session bound the events, so a link needs no other bound.
         self._parts.give(SERVER_LINKS, [ConsumedOnServerLink(link, count) for link, count in read.items()])
 

@@ -23,6 +23,7 @@ from typing import Final, Protocol
 from wanderbus.broker.state.rows import AwaitedRow, SessionRow, session_key
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.handover.placement import server_for
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
@@ -43,7 +44,6 @@ from wanderbus.peers.owner_messages import (
     decode,
     encode,
 )
-from wanderbus.peers.placement import server_for
 from wanderbus.sip.message.uri import SIPUri
 
 ANSWER_S: Final = 0.5

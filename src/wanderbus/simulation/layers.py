@@ -7,11 +7,11 @@ from typing import Final
 
 from wanderbus.simulation.domains.causal_scenario import CausalScenario
 from wanderbus.simulation.domains.decentralised_scenario import DecentralisedScenario
-from wanderbus.simulation.domains.handover_scenario import HandoverScenario
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
 from wanderbus.simulation.domains.moved_scenario import MovedScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
 from wanderbus.simulation.domains.restore_scenario import RestoreScenario
+from wanderbus.simulation.handover.scenario import HandoverScenario
 from wanderbus.simulation.nat.scenario import NATScenario
 from wanderbus.simulation.relay.hostile_scenario import HostileRelayScenario
 from wanderbus.simulation.relay.scenario import RelayScenario

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from wanderbus import records
@@ -65,6 +67,13 @@ class Repeated(msgspec.Struct, frozen=True, gc=False):
     """The publisher has used this number, or a higher one; ``id`` is the answer of then, None if it is unknown."""
 
     id: EventId | None
+
+
+class ArrivedAs(NamedTuple):
+    """Id of an event that another server has accepted, and the model of its channel."""
+
+    id: EventId
+    is_decentralised: bool
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
@@ -18,22 +17,15 @@ from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.piece import past_event
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.interest.phase_counts import PhaseCounts
-from wanderbus.broker.publish.decisions import Delivered
+from wanderbus.broker.publish.decisions import ArrivedAs, Delivered
 from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.restrictions.restriction_check import RESTRICTION_WORK, blocked_by
 from wanderbus.broker.signals import BrokerOutput
 from wanderbus.broker.state.replays import is_read
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
-from wanderbus.event import Event, EventId
+from wanderbus.event import Event
 from wanderbus.subscription import Subscription
-
-
-class ArrivedAs(NamedTuple):
-    """Id of an event that another server has accepted, and the model of its channel."""
-
-    id: EventId
-    is_decentralised: bool
 
 
 class Delivery:

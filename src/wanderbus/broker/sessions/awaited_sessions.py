@@ -1,4 +1,4 @@
-"""Sessions that move here from another server: awaited first, then imported (SPEC L-02 to L-04; DESIGN 10.6, 10.14).
+"""Sessions that move here from another server: awaited first, then imported (SPEC L-02 to L-04; decision 0142).
 
 While a session is awaited, this server gets the events for its subscriptions as if it had them; they stay in the log.
 When the session is here, each subscription reads them there, without those that it has from the source, and becomes

@@ -1,4 +1,4 @@
-"""Drain of this server, as its operator sees it: requested, cancelled, and how far it is (SPEC L-06; DESIGN 10.8)."""
+"""Drain of this server, as its operator sees it: requested, cancelled, and how far it is (SPEC L-06; decision 0142)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handover of a whole session to another server (SPEC L-01 to L-04; DESIGN 10.6, 10.14).
+"""Handover of a whole session to another server (SPEC L-01 to L-04; decision 0142).
 
 The source fences a session in the epoch of its next owner: from that record on it sends nothing for the session and
 lets no device attach, and it keeps the export until the next owner has it. Each step may be repeated after a crash.

@@ -1,4 +1,4 @@
-"""Inputs and outputs of the broker about sessions that move from server to server (SPEC L; DESIGN 10.6, 10.14)."""
+"""Inputs and outputs of the broker about sessions that move from server to server (SPEC L; decision 0142)."""
 
 from __future__ import annotations
 

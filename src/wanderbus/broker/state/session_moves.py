@@ -14,7 +14,26 @@ if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
 
 
-def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
+def apply_move(state: BrokerState, offset: int, record: records.OfMoves) -> None:
+    """Apply a record about a session that moves, at ``offset``."""
+    match record:
+        case records.SessionFenced():
+            _fence_session(state, record)
+        case records.ExportDropped(user=user, session=session):
+            state.exports.drop(session_key(user, session))
+        case records.DrainingChanged(is_draining=is_draining):
+            server = state.servers[state.server]
+            server.is_draining = is_draining
+            state.servers.put(state.server, server)
+        case records.SessionAwaited():
+            _await_session(state, offset, record)
+        case records.SessionNotAwaited(user=user, session=session):
+            state.awaited.drop(session_key(user, session))
+        case records.SessionImported():
+            _import_session(state, record)
+
+
+def _fence_session(state: BrokerState, record: records.SessionFenced) -> None:
     """Turn the rows of a session into its export, and leave an empty session that is fenced."""
     session = state.ensure_session(record.user, record.session)
     exported = export_session(state, record.user, record.session, record.owner_epoch, record.cuts)
@@ -39,7 +58,7 @@ def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
     )
 
 
-def await_session(state: BrokerState, offset: int, record: records.SessionAwaited) -> None:
+def _await_session(state: BrokerState, offset: int, record: records.SessionAwaited) -> None:
     """Note a session that is about to move here, or its present subscriptions."""
     key = session_key(record.user, record.session)
     before = state.awaited.get(key)
@@ -48,7 +67,7 @@ def await_session(state: BrokerState, offset: int, record: records.SessionAwaite
     state.awaited.put(key, AwaitedRow(record.owner_epoch, record.source, first, record.subscriptions))
 
 
-def import_session(state: BrokerState, record: records.SessionImported) -> None:
+def _import_session(state: BrokerState, record: records.SessionImported) -> None:
     """Add the rows of an exported session; its subscriptions get the next numbers, in their order."""
     exported = decode_export(record.export)
     session = exported.session

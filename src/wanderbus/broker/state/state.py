@@ -51,7 +51,7 @@ from wanderbus.broker.state.rows import (
     publisher_key,
     session_key,
 )
-from wanderbus.broker.state.session_moves import await_session, fence_session, import_session
+from wanderbus.broker.state.session_moves import apply_move
 from wanderbus.broker.state.start import apply_events_lost, apply_rolled_back, apply_started, readable_as
 from wanderbus.broker.state.tables import RowTable, Stored
 from wanderbus.epochs import Epochs, epoch_of
@@ -273,19 +273,8 @@ class BrokerState:
                 change_device(self, record)
             case records.Left():
                 self._on_left(record)
-            case records.SessionFenced():
-                fence_session(self, record)
-            case records.ExportDropped():
-                self.exports.drop(session_key(record.user, record.session))
-            case records.DrainingChanged(is_draining=is_draining):
-                self.servers[self.server].is_draining = is_draining
-                self.servers.put(self.server, self.servers[self.server])
-            case records.SessionAwaited():
-                await_session(self, offset, record)
-            case records.SessionNotAwaited():
-                self.awaited.drop(session_key(record.user, record.session))
-            case records.SessionImported():
-                import_session(self, record)
+            case _ if isinstance(record, records.OfMoves):
+                apply_move(self, offset, record)
             case records.SchemaDeclared():
                 self.schemas.declare(offset, record)
             case records.Started():

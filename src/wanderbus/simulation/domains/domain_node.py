@@ -22,6 +22,7 @@ from wanderbus.composition import Composition
 from wanderbus.machine import ClockRead, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.peers.decentralised_interest import DecentralisedInterest
+from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.leader_sessions import LeaderSessions
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -36,7 +37,6 @@ from wanderbus.peers.multicast_group import MulticastGroup
 from wanderbus.peers.parts import BROKER, DECENTRALISED_INTEREST, MULTICAST_SOCKET, SERVER_LINKS
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.peers.server_traffic import ServerTraffic
-from wanderbus.peers.session_handovers import SessionHandovers
 from wanderbus.records import SERVER_LOG
 from wanderbus.simulation.broker_host import BrokerHost
 from wanderbus.simulation.disk import DiskCopy

@@ -20,9 +20,9 @@ from wanderbus.parameters.broker import BrokerConfig, Role
 from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DOMAIN
 from wanderbus.simulation.domains.domain_scenario import FILTER_LEASE_S, DomainScenario
-from wanderbus.simulation.domains.handover_checkers import HandoverTruth
-from wanderbus.simulation.domains.handover_device import HandoverDevice
-from wanderbus.simulation.domains.handover_node import OPERATOR, HandoverNode
+from wanderbus.simulation.handover.checkers import HandoverTruth
+from wanderbus.simulation.handover.device import HandoverDevice
+from wanderbus.simulation.handover.node import OPERATOR, HandoverNode
 
 ACTIVE_S: Final = 20.0
 SUBJECTS: Final = ("A", "B", "C", "D")

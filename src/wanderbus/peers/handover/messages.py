@@ -1,4 +1,4 @@
-"""Messages between servers about sessions that move (SPEC L-02; DESIGN 10.6).
+"""Messages between servers about sessions that move (SPEC L-02; decision 0142).
 
 ::
 

@@ -20,7 +20,7 @@ from wanderbus.broker.sessions.handover_messages import (
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import CancelTimer, SetTimer
-from wanderbus.peers.handover_messages import (
+from wanderbus.peers.handover.messages import (
     HeadAsked,
     HeadTold,
     Message,

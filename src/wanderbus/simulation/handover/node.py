@@ -9,8 +9,8 @@ from wanderbus import protocol
 from wanderbus.broker.sessions.handover_messages import MoveSession
 from wanderbus.broker.state.rows import decentralised_key, device_key
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.parts import HANDOVERS
-from wanderbus.peers.session_handovers import SessionHandovers
 from wanderbus.peers.session_owners import owns
 from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode
 

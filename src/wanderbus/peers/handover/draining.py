@@ -1,4 +1,4 @@
-"""Drain: a server moves all its sessions to other servers, some at a time, and tries again what fails (DESIGN 10.8).
+"""Drain: a server moves all its sessions to other servers, some at a time, and tries again what fails (decision 0142).
 
 Whether the server drains is part of its durable state, so a restart goes on with it.
 """
@@ -14,9 +14,9 @@ from wanderbus.broker.sessions.handover_messages import MoveSession, SessionMove
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import SetTimer
-from wanderbus.peers.leaving_sessions import LeavingSessions
+from wanderbus.peers.handover.leaving_sessions import LeavingSessions
+from wanderbus.peers.handover.placement import server_for
 from wanderbus.peers.open_links import OpenLinks
-from wanderbus.peers.placement import server_for
 
 TIMER: Final = "drain"
 """Key of the timer that looks for sessions to move."""

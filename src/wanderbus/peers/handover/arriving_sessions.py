@@ -17,7 +17,7 @@ from wanderbus.broker.state.exported_session import decode_export
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.peers.handover_messages import (
+from wanderbus.peers.handover.messages import (
     Message,
     Move,
     MoveAwaited,

@@ -1,4 +1,4 @@
-"""Moves of sessions between this server and the others of its domain (SPEC L; DESIGN 10.6, 10.14).
+"""Moves of sessions between this server and the others of its domain (SPEC L; decision 0142).
 
 ::
 
@@ -7,7 +7,7 @@
              ─── move a session ────────▶ └──────────────────┘
 
 The source is the authority: what is durable is in the brokers at both ends, and this machine repeats what a crash or a
-broken link has lost. Messages are in :mod:`wanderbus.peers.handover_messages`.
+broken link has lost. Messages are in :mod:`wanderbus.peers.handover.messages`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from wanderbus.broker.sessions.handover_messages import (
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
-from wanderbus.peers.arriving_sessions import ArrivingSessions
-from wanderbus.peers.draining import Draining
-from wanderbus.peers.handover_messages import MoveWithdrawn, Part, decode
-from wanderbus.peers.leaving_sessions import LeavingSessions
+from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
+from wanderbus.peers.handover.draining import Draining
+from wanderbus.peers.handover.leaving_sessions import LeavingSessions
+from wanderbus.peers.handover.messages import MoveWithdrawn, Part, decode
 from wanderbus.peers.messages import (
     CloseServerLink,
     SendOnServerLink,

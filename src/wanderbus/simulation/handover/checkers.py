@@ -20,8 +20,8 @@ from wanderbus.records import (
     Unsubscribed,
 )
 from wanderbus.simulation.domains.domain_node import DomainNode
-from wanderbus.simulation.domains.handover_device import HandoverDevice
 from wanderbus.simulation.domains.server_truth import is_server
+from wanderbus.simulation.handover.device import HandoverDevice
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 

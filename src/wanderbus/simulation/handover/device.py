@@ -11,7 +11,7 @@ from wanderbus.event import Event
 from wanderbus.machine import Output
 from wanderbus.protocol import SESSION_MOVED
 from wanderbus.simulation.domains.domain_device import DomainDevice
-from wanderbus.simulation.domains.handover_node import HandoverNode
+from wanderbus.simulation.handover.node import HandoverNode
 
 
 class HandoverDevice(DomainDevice):

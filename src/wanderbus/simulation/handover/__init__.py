@@ -1,0 +1,1 @@
+"""Simulated domains whose sessions move between the servers."""
