@@ -213,7 +213,7 @@ class MovingOffice(AccessDesk):
         self.moves += [each for each in outputs if isinstance(each, MoveSession)]
 
 
-def test_l06_whoever_asks_again_on_a_new_link_is_told_how_the_move_ends() -> None:
+def test_l06_a_request_that_is_repeated_on_a_new_link_is_told_how_the_move_ends() -> None:
     office = MovingOffice()
     first = office.attach(ADAM)
     assert answers(office, first, protocol.MoveSession(1, ALICE, "default", "s2")) == []

@@ -20,12 +20,12 @@ class DrainedDesk(AccessDesk):
     """A desk of a server in a domain, that counts the changes of its drain."""
 
     def __init__(self) -> None:
-        self.changes = 0
+        self.drain_changes = 0
         super().__init__(BrokerConfig(server="south", domain="example.org", roles=ROLES))
 
     def perform(self, outputs: Sequence[Output]) -> None:
         super().perform(outputs)
-        self.changes += sum(isinstance(each, DrainingSet) for each in outputs)
+        self.drain_changes += sum(isinstance(each, DrainingSet) for each in outputs)
 
     def asked(self, link: int, *, on: bool | None = None) -> dict[str, object]:
         self.send(link, Drain(7, on))
@@ -45,7 +45,7 @@ def test_l06_a_drain_is_requested_once_and_outlives_a_restart(desk: DrainedDesk)
     adam = desk.attach(ADAM, "desk")
     row = {"server": "south", "is_draining": True, "sessions": 1, "stuck": {}}
     assert desk.asked(adam, on=True) == desk.asked(adam, on=True) == desk.asked(adam) == row
-    assert (desk.changes, len(desk.written(DrainingChanged))) == (1, 1)
+    assert (desk.drain_changes, len(desk.written(DrainingChanged))) == (1, 1)
     desk.save()
     desk.restart(with_rows=True)
     assert desk.broker.state.is_draining

@@ -167,7 +167,7 @@ def test_l06_the_owner_is_asked_to_move_the_session(asked: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_move_is_refused_in_one_line(
+def test_a_session_that_cannot_move_is_refused_in_one_line(
     asked: Any, words: tuple[str, ...], status: int, complaint: str
 ) -> None:
     domain = Domain(s1=[at(BOB), at(BOB, "work")], s2=[at(BOB)], s3=[])

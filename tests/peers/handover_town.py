@@ -183,7 +183,7 @@ class Town:
             self[receiver].hand(ServerMessageReceived(link, sender, encode(message)[1:]))
 
     def answers(self, sender: str) -> list[Message]:
-        """What a server has sent that is on its way, and drop it."""
+        """Take the messages of a server that are on their way."""
         taken = [decode(payload[1:]) for name, _, payload in self.sent if name == sender]
         self.sent.clear()
         return taken

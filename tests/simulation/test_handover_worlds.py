@@ -19,7 +19,7 @@ from wanderbus.broker.servers.peer_events import PeerEvents
 from wanderbus.broker.sessions.awaited_sessions import AwaitedSessions
 from wanderbus.broker.sessions.handover import Handover
 from wanderbus.broker.sessions.handover_messages import DropExport, HeadFound, SessionExported
-from wanderbus.broker.state import session_moves
+from wanderbus.broker.state import replays, session_moves
 from wanderbus.broker.state.exported_session import ExportedSession, export_session
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
@@ -80,7 +80,7 @@ def take_arrivals_from_before_the_cut(patch: Patch) -> None:
 
 
 def begin_at_the_end_of_the_log(patch: Patch) -> None:
-    handed_over = session_moves.handed_over
+    handed_over = replays.handed_over
 
     def from_now_on(state: BrokerState, row: Any, cuts: Any, first: int) -> None:
         handed_over(state, row, cuts, state.offset)

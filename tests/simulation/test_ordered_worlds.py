@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -44,7 +44,7 @@ from wanderbus.peers import leader_sessions
 from wanderbus.peers.leader_interest import LeaderInterest
 from wanderbus.peers.leader_session import LeaderSession
 from wanderbus.protocol.outbox_order import OutboxOrder
-from wanderbus.records import Matched
+from wanderbus.records import Cut, Matched
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
 from wanderbus.simulation.layers import Layer, replay_command
@@ -296,19 +296,21 @@ def deliver_arrivals_that_were_read(patch: Patch) -> None:
 
 def forget_the_seam_in_a_restart(patch: Patch) -> None:
     is_read, write, start = replays.is_read, CatchUp._write, DomainNode.start
-    known = set[EventId]()
+    known = set[Cut]()
 
     def remembered(self: CatchUp, session: Any, row: SubscriptionRow, *rest: Any, **more: Any) -> None:
         write(self, session, row, *rest, **more)
-        if row.read_below is not None:
-            known.add(row.read_below)
+        known.update(row.read_below)
 
     def forgetful(self: DomainNode) -> None:
         known.clear()
         start(self)
 
+    def remembered_read(event: EventId, cuts: Iterable[Cut], *, decentralised: bool) -> bool:
+        return is_read(event, [each for each in cuts if each in known], decentralised=decentralised)
+
     for module in (delivery, matched_delivery):
-        patch.setattr(module, "is_read", lambda arrived, below: below in known and is_read(arrived, below))
+        patch.setattr(module, "is_read", remembered_read)
     patch.setattr(CatchUp, "_write", remembered)
     patch.setattr(DomainNode, "start", forgetful)
 

@@ -20,6 +20,9 @@ from wanderbus.protocol.bases import AgentMessage as AgentMessage
 from wanderbus.protocol.bases import BrokerMessage as BrokerMessage
 from wanderbus.protocol.leaders import PublishesWait as PublishesWait
 from wanderbus.protocol.leaders import SettleInterest as SettleInterest
+from wanderbus.protocol.moves import SESSION_MOVED as SESSION_MOVED
+from wanderbus.protocol.moves import Drain as Drain
+from wanderbus.protocol.moves import MoveSession as MoveSession
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Since, Subscription
 
 
@@ -197,22 +200,6 @@ class Kick(AgentMessage, frozen=True, tag=13):
     user: str
     device: str | None
     forget: bool
-
-
-class MoveSession(AgentMessage, frozen=True, tag=40):
-    """Move a session of the server that is asked to another ``server`` of its domain."""
-
-    request: int
-    user: str
-    session: str
-    server: str
-
-
-class Drain(AgentMessage, frozen=True, tag=41):
-    """Let the server that is asked drain, or take sessions again; without ``on`` only ask how far it is."""
-
-    request: int
-    on: bool | None = None
 
 
 class Reader(msgspec.Struct, frozen=True, array_like=True):
@@ -540,9 +527,6 @@ _from_agent: msgspec.msgpack.Decoder[FromAgent] = msgspec.msgpack.Decoder(FromAg
 _from_broker: msgspec.msgpack.Decoder[FromBroker] = msgspec.msgpack.Decoder(FromBroker)
 _event = msgspec.msgpack.Decoder(Event)
 
-
-SESSION_MOVED: Final = "session_moved"
-"""Limit of the refusal of a device whose session is at another server, or on its way there: it has to call again."""
 
 NUMBER_USED: Final = "number_used"
 """Limit of the refusal of a publish whose number was another event's; another epoch is needed (SPEC X25)."""

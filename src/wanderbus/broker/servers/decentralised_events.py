@@ -86,7 +86,7 @@ class DecentralisedEvents:
         """The present link to each server that has one, by the number of the server."""
         self._last_past = 0
         self._pasts: dict[int, Callable[[], None]] = {}
-        """What waits for the past of another server, by number."""
+        """Actions that wait for the past of another server, by number."""
         self._decoded: tuple[bytes, Event] = b"", Event("", {})
         """Payload of the event that arrived last, and the event."""
 

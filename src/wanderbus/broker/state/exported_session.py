@@ -64,7 +64,7 @@ class ExportedSession(msgspec.Struct, frozen=True):
     """Those of the devices; none of them counts at the next server yet."""
     source: str = ""
     cuts: tuple[Cut, ...] = ()
-    """What the session has got at its ``source``, of the log of each server."""
+    """Ends of what the session has got at its ``source``, of the log of each server."""
     past: bytes = b""
     """Causal past of the source, encoded, if it has decentralised channels."""
 

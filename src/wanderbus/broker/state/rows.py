@@ -392,7 +392,7 @@ class SubscriptionRow(msgspec.Struct):
     live_from: int = 0
     """First offset of the events that it gets from the matching engine, if it is live."""
     read_below: tuple[Cut, ...] = ()
-    """What it has got in another way, of the logs of other servers: earlier events that arrive are not for it."""
+    """Ends of what it has got in another way, of the logs of other servers: earlier events are not for it."""
     former: tuple[SubscriptionLife, ...] = ()
     """Earlier times in which it was live, with events that the matching engine may not have matched yet."""
     holders: tuple[str, ...] = ()

@@ -57,7 +57,7 @@ class ArrivingSessions:
         self._sources: dict[tuple[str, str], tuple[str, Move]] = {}
         """Source and move of each session that is about to be awaited or imported."""
         self._incomplete: dict[int, _Incomplete] = {}
-        """What each link brings; a source sends the parts of one offer or export after the other."""
+        """Parts that each link has brought; a source sends the parts of one offer or export after the other."""
 
     # The broker --------------------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class MoveAwaited(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class HeadAsked(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """How far does your log go?"""
+    """Question for the end of the receiver's log."""
 
     request: Count
 

@@ -1,0 +1,79 @@
+"""Records of the event log about sessions that move to another server, and from there (SPEC L, T-01)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus.event import EventId
+from wanderbus.record_base import Record
+from wanderbus.subscription import Subscription
+
+
+class Cut(msgspec.Struct, frozen=True, array_like=True):
+    """First event of a server's log that was not delivered, among those of its ordered and its decentralised channels.
+
+    The two kinds come in streams of their own, each in the order of the log.
+    """
+
+    ordered: EventId
+    decentralised: EventId
+
+
+class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
+    """The session belongs to another server, its owner in ``owner_epoch``: this one delivers nothing for it any more.
+
+    Its rows become an export for the server ``target``, which is kept until :class:`ExportDropped`. ``cuts`` say what
+    the session has got here of the log of each server of the domain; there are none in a domain of one server.
+    """
+
+    user: str
+    session: str
+    owner_epoch: int
+    target: str = ""
+    cuts: tuple[Cut, ...] = ()
+
+
+class ExportDropped(Record, frozen=True, tag="export_dropped", kw_only=True):
+    """The owner of a fenced session has it durably in its own log, so its export is no longer needed."""
+
+    user: str
+    session: str
+
+
+class DrainingChanged(Record, frozen=True, tag="draining_changed", kw_only=True):
+    """The server began to drain, or takes sessions again: a draining server moves all its sessions to others."""
+
+    is_draining: bool
+
+
+class SessionAwaited(Record, frozen=True, tag="session_awaited", kw_only=True):
+    """The session is about to move here from the server ``source``, and this one will own it in ``owner_epoch``.
+
+    It gets the events for ``subscriptions`` from now on, until :class:`SessionImported` or :class:`SessionNotAwaited`.
+    """
+
+    user: str
+    session: str
+    owner_epoch: int
+    source: str
+    subscriptions: tuple[Subscription, ...]
+
+
+class SessionNotAwaited(Record, frozen=True, tag="session_not_awaited", kw_only=True):
+    """The session stays where it is."""
+
+    user: str
+    session: str
+
+
+class SessionImported(Record, frozen=True, tag="session_imported", kw_only=True):
+    """This server owns the session from now on, in ``owner_epoch``; ``export`` is opaque outside the broker."""
+
+    user: str
+    session: str
+    owner_epoch: int
+    export: bytes
+
+
+OfMoves = SessionFenced | ExportDropped | DrainingChanged | SessionAwaited | SessionNotAwaited | SessionImported
+"""Records about sessions that move to another server, or from there."""
