@@ -21,7 +21,9 @@ from wanderbus.broker.sessions.handover import Handover
 from wanderbus.broker.sessions.handover_messages import DropExport, HeadFound, SessionExported
 from wanderbus.broker.state import replays, session_moves
 from wanderbus.broker.state.exported_session import ExportedSession, export_session
+from wanderbus.broker.state.rows import SessionRow
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
 from wanderbus.peers.handover.leaving_sessions import LeavingSessions
 from wanderbus.peers.handover.messages import MoveAwaited, MoveTaken, MoveWithdrawn
@@ -277,6 +279,21 @@ def own_no_empty_session(patch: Patch) -> None:
     patch.setattr(handover_node, "owns", owns)
 
 
+def begin_no_session_anew(patch: Patch) -> None:
+    patch.setattr(Handover, "unowned", lambda self, given: None)
+
+
+def want_nothing_before_the_fence_is_durable(patch: Patch) -> None:
+    release = Subscriptions.release
+
+    def release_all(self: Subscriptions, session: SessionRow) -> None:
+        rows = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
+        release(self, session)
+        self.left(rows)
+
+    patch.setattr(Subscriptions, "release", release_all)
+
+
 def let_no_timer_fire(patch: Patch) -> None:
     patch.setattr(LeavingSessions, "timer_fired", lambda self, key: None)
 
@@ -308,6 +325,8 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (send_no_export_again, " still exports ", ()),
     (repeat_nothing_on_a_new_link, " still ", ()),
     (own_no_empty_session, " waits for answers", ()),
+    (begin_no_session_anew, " waits for answers", ()),
+    (want_nothing_before_the_fence_is_durable, " has missed ", ()),
     (let_no_timer_fire, "", ()),
 ]
 
