@@ -113,6 +113,11 @@ class EngineEvents:
         """Return whether an event waits for the engine."""
         return self.matched_below < self._state.servers[self._state.server].engine_end
 
+    @property
+    def is_mixed(self) -> bool:
+        """Return whether the engine has some subjects only, so that matches come in another order than their events."""
+        return bool(self.subjects) and not self._has_every_subject
+
     def has_matched(self, offset: int) -> bool:
         """Return whether no event below ``offset`` waits for the engine."""
         return not self.is_waiting or self.matched_below >= offset

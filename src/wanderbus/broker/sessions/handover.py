@@ -68,19 +68,31 @@ class Handover:
         self._matched = matched
         self._leaving: dict[str, _Leaving] = {}
         """Sessions to be fenced, in memory: after a crash the fence is requested again."""
+        self._heads: dict[tuple[str, int], EventId] = {}
+        """End of the log for each request for the head without an answer, by server and request."""
 
     def head(self, given: HeadWanted) -> None:
-        """Tell another server how far this log goes, and what it was sent until here."""
+        """Tell another server how far this log goes, and what it was sent until there, once that is matched."""
+        self._heads[given.server, given.request] = self._state.next_id
+        self._give_heads()
+
+    def _give_heads(self) -> None:
+        """Answer the requests for the head below which no event waits for the matching engine."""
+        for (server, request), end in list(self._heads.items()):
+            if self._engine_events.has_matched(end.number):
+                del self._heads[server, request]
+                self._journal.emit(HeadFound(server, request, self._head(server, end)))
+
+    def _head(self, server: str, end: EventId) -> Head:
         state = self._state
         epoch = number = incarnation = direct = 0
-        for session in state.sessions_of(server_user(given.server, self._domain)):
+        for session in state.sessions_of(server_user(server, self._domain)):
             epoch, number = session.epoch, session.next - 1
         own = state.servers[state.server]
-        if given.server in own.servers:
+        if server in own.servers:
             causal = state.decentralised.causal
-            incarnation, direct = causal.origin[1], causal.outgoing.link(own.servers.index(given.server)).before
-        head = Head(state.next_id, epoch, number, incarnation, direct)
-        self._journal.emit(HeadFound(given.server, given.request, head))
+            incarnation, direct = causal.origin[1], causal.outgoing.link(own.servers.index(server)).before
+        return Head(end, epoch, number, incarnation, direct, self._engine_events.is_mixed)
 
     def fence(self, given: FenceSession) -> None:
         """Give up a session and export it, as soon as everything for it is here."""
@@ -94,6 +106,9 @@ class Handover:
             self._refuse(given.user, given.session, f"the session has {more} further subscriptions", has_more=True)
         elif given.user in self._roles:
             reason = f"{given.user} has a role, so calls of this user are about the server that is called"
+            self._refuse(given.user, given.session, reason)
+        elif mixed := [each.end.origin for each in given.heads if each.is_mixed]:
+            reason = f"the matching engine of {mixed[0]} has some subjects only, so events of {mixed[0]} change places"
             self._refuse(given.user, given.session, reason)
         elif given.target and (pattern := self._pattern_of(session)):
             self._refuse(given.user, given.session, f"{pattern} is a pattern, whose events have to come here")
@@ -114,7 +129,8 @@ class Handover:
             self._refuse(given.user, given.session, "the move was withdrawn")
 
     def go_on(self) -> None:
-        """Fence the sessions for which everything is here now."""
+        """Give the heads that are known now, and fence the sessions for which everything is here."""
+        self._give_heads()
         for key in list(self._leaving):
             self._go_on(key)
 
@@ -180,8 +196,8 @@ class Handover:
         key, given = session.key, leaving.given
         del self._leaving[key]
         if self._matched.leaving.pop(key, None) is None:
-            self._turned_away.close(session, given.owner_epoch)
             self._subscriptions.release(session)
+        self._turned_away.close(session, given.owner_epoch)
         self._links.release(session)
         fenced = records.SessionFenced(
             at_us=self._state.wall_us,

@@ -14,6 +14,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
     ``epoch`` and ``number`` are those of the last notification in the session of the other server; ``number`` is 0 if
     there was none. ``direct`` is the number of the last event that was sent directly, in ``incarnation``.
+    With ``is_mixed``, notifications come in another order than their events, so that no number in the log divides them.
     """
 
     end: EventId
@@ -21,6 +22,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     number: int = 0
     incarnation: int = 0
     direct: int = 0
+    is_mixed: bool = False
 
 
 class MoveSession(Output, frozen=True):

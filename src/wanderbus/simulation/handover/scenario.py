@@ -76,7 +76,7 @@ class HandoverScenario(DomainScenario):
                 )
             others = [each for each in names if each != name]
             channels = OwnChannels(directory, name, lambda subject: merging, own, others, b"1")
-            node = HandoverNode(self.world, name, channels, config)
+            node = HandoverNode(self.world, name, channels, self.engines.config(config, SUBJECTS))
             node.others = others
             node.may_close = lambda link: True
             self._add_node(node)
