@@ -14,12 +14,12 @@ from wanderbus.channels.interest.messages import decode as decode_interest
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.peers.handover_messages import HANDOVER_PREFIX
+from wanderbus.peers.handover.messages import HANDOVER_PREFIX
 from wanderbus.records import SessionImported
 from wanderbus.simulation.domains.domain_node import DOMAIN
-from wanderbus.simulation.domains.handover_device import HandoverDevice
-from wanderbus.simulation.domains.handover_node import HandoverNode
 from wanderbus.simulation.domains.links import DomainLink, DomainLinks
+from wanderbus.simulation.handover.device import HandoverDevice
+from wanderbus.simulation.handover.node import HandoverNode
 from wanderbus.simulation.world import World
 
 NAMES = ("s1", "s2", "s3")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.simulation.noticing import is_noticed
 from wanderbus.broker.engine import matched_delivery
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history import catch_up
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.publish import delivery
@@ -19,6 +20,7 @@ from wanderbus.broker.servers.peer_events import PeerEvents
 from wanderbus.broker.sessions.awaited_sessions import AwaitedSessions
 from wanderbus.broker.sessions.handover import Handover
 from wanderbus.broker.sessions.handover_messages import DropExport, HeadFound, SessionExported
+from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.state import replays, session_moves
 from wanderbus.broker.state.exported_session import ExportedSession, export_session
 from wanderbus.broker.state.rows import SessionRow
@@ -294,6 +296,25 @@ def want_nothing_before_the_fence_is_durable(patch: Patch) -> None:
     patch.setattr(Subscriptions, "release", release_all)
 
 
+def give_heads_before_the_engine_has_matched(patch: Patch) -> None:
+    give = Handover._give_heads
+
+    def at_once(self: Handover) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(self._engine_events, "has_matched", lambda offset: True)
+            give(self)
+
+    patch.setattr(Handover, "_give_heads", at_once)
+
+
+def move_although_an_engine_changes_the_order(patch: Patch) -> None:
+    patch.setattr(EngineEvents, "is_mixed", property(lambda self: False))
+
+
+def leave_links_open_at_the_fence(patch: Patch) -> None:
+    patch.setattr(TurnedAway, "close", lambda self, session, owner_epoch: None)
+
+
 def let_no_timer_fire(patch: Patch) -> None:
     patch.setattr(LeavingSessions, "timer_fired", lambda self, key: None)
 
@@ -327,6 +348,9 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (own_no_empty_session, " waits for answers", ()),
     (begin_no_session_anew, " waits for answers", ()),
     (want_nothing_before_the_fence_is_durable, " has missed ", ()),
+    (give_heads_before_the_engine_has_matched, " has missed ", ()),
+    (move_although_an_engine_changes_the_order, " has missed ", ()),
+    (leave_links_open_at_the_fence, "KeyError", ()),
     (let_no_timer_fire, "", ()),
 ]
 
