@@ -347,7 +347,7 @@ class Moved:
             self.target.publish(self.bob, n)
 
     def received(self) -> list[object]:
-        """What the phone gets when it calls the target."""
+        """Return the stream of the phone when it calls the target."""
         return self.target.stream(self.target.attach(ALICE, "phone", epoch=2))
 
 

@@ -18,11 +18,11 @@ from wanderbus.event import DeclaredAttribute, Event, EventId, Loss, Number, Pos
 from wanderbus.limits import EVENT_BYTES_MAX, REASON_CHARACTERS_MAX
 from wanderbus.protocol.bases import AgentMessage as AgentMessage
 from wanderbus.protocol.bases import BrokerMessage as BrokerMessage
-from wanderbus.protocol.leaders import PublishesWait as PublishesWait
-from wanderbus.protocol.leaders import SettleInterest as SettleInterest
-from wanderbus.protocol.moves import SESSION_MOVED as SESSION_MOVED
-from wanderbus.protocol.moves import Drain as Drain
-from wanderbus.protocol.moves import MoveSession as MoveSession
+from wanderbus.protocol.domains import SESSION_MOVED as SESSION_MOVED
+from wanderbus.protocol.domains import Drain as Drain
+from wanderbus.protocol.domains import MoveSession as MoveSession
+from wanderbus.protocol.domains import PublishesWait as PublishesWait
+from wanderbus.protocol.domains import SettleInterest as SettleInterest
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Since, Subscription
 
 

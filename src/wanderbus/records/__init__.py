@@ -14,15 +14,15 @@ from typing import Final
 import msgspec
 
 from wanderbus.event import DeclaredAttribute, Event, EventId
-from wanderbus.move_records import Cut as Cut
-from wanderbus.move_records import DrainingChanged as DrainingChanged
-from wanderbus.move_records import ExportDropped as ExportDropped
-from wanderbus.move_records import OfMoves as OfMoves
-from wanderbus.move_records import SessionAwaited as SessionAwaited
-from wanderbus.move_records import SessionFenced as SessionFenced
-from wanderbus.move_records import SessionImported as SessionImported
-from wanderbus.move_records import SessionNotAwaited as SessionNotAwaited
-from wanderbus.record_base import Record as Record
+from wanderbus.records.bases import Record as Record
+from wanderbus.records.moves import Cut as Cut
+from wanderbus.records.moves import DrainingChanged as DrainingChanged
+from wanderbus.records.moves import ExportDropped as ExportDropped
+from wanderbus.records.moves import OfMoves as OfMoves
+from wanderbus.records.moves import SessionAwaited as SessionAwaited
+from wanderbus.records.moves import SessionFenced as SessionFenced
+from wanderbus.records.moves import SessionImported as SessionImported
+from wanderbus.records.moves import SessionNotAwaited as SessionNotAwaited
 from wanderbus.subscription import Subscription
 
 SCHEMA_VERSION: Final = 15

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from wanderbus.event import EventId
-from wanderbus.record_base import Record
+from wanderbus.records.bases import Record
 from wanderbus.subscription import Subscription
 
 
