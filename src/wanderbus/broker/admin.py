@@ -116,8 +116,8 @@ class Admin:
         needed = "'administrator'" if changes else "'operator' or 'administrator'"
         if isinstance(request, protocol.SchemaRequest):
             raise Refused(f"{asker} may not do that; schemas of subjects need the role {needed}")
-        if isinstance(request, protocol.MoveSession | protocol.Drain):
-            raise Refused(f"{asker} may not do that; moving sessions needs the role {needed}")
+        if isinstance(request, protocol.Drain):
+            raise Refused(f"{asker} may not do that; a drain needs the role {needed}")
         if request.user not in (None, asker):
             raise Refused(f"{asker} may do that with their own sessions; those of others need the role {needed}")
 
@@ -316,10 +316,16 @@ class Admin:
     def _move(self, link: Link, request: protocol.MoveSession) -> None:
         """Move a session to another server; the answer is sent when that has ended.
 
-        It is sent to who asks again, if the link of the former request has been closed meanwhile.
+        It is sent to who asks again, if the link of the former request has been closed meanwhile. A device of the
+        session asks again at the server to which it has moved.
         """
         if self._channels is None:
             raise Refused("this server is alone, a session cannot move to another one")
+        here = self._state.sessions.get(session_key(request.user, request.session))
+        if request.server == self._channels.server and here is not None and not here.is_fenced:
+            row = {"user": request.user, "session": request.session, "server": request.server}
+            self._links.send(link, protocol.Listing(request.request, (row,)))
+            return
         key = request.user, request.session
         asker, former = self._moves.get(key, (None, request))
         if former.server != request.server or (asker is not None and self._links.is_open(asker)):

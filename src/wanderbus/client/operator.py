@@ -169,7 +169,8 @@ class Operator:
     async def move(self, user: str, session: str, server: str) -> MovedSession:
         """Move a session from the server that this agent is connected to, to another ``server`` of its domain.
 
-        Its devices follow. Raises :class:`Refused` also if it stays where it is.
+        Its devices follow, also this one: an agent may move its own session, for example to a server near by. Raises
+        :class:`Refused` also if it stays where it is.
         """
         request = protocol.MoveSession(self._requests.next_request(), _uri(user), session, server)
         return read_rows(MovedSession, "moved", (await self._requests.begin(request)).rows)[0]
