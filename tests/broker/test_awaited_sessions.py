@@ -13,6 +13,7 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from tests.broker.engine_desk import EngineDesk
 from tests.broker.test_publisher_filters import publisher, requested, wants
 from tests.broker.test_server_sessions import NORTH, Hub
+from wanderbus.broker.explanation import Explanation
 from wanderbus.broker.messages import InterestEffective, OrderedInterestChanged
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
@@ -34,7 +35,7 @@ from wanderbus.broker.state.exported_session import decode_export
 from wanderbus.event import EventId
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import SESSION_MOVED, ConfirmFilters, Filters, Notify, RequestRefused
+from wanderbus.protocol import SESSION_MOVED, ConfirmFilters, Filters, Notify, PublishAccepted, RequestRefused
 from wanderbus.records import Arrived, SessionAwaited, SessionFenced, SessionNotAwaited, decode_record
 from wanderbus.subscription import QueuePolicy, Since, Subscription
 
@@ -429,3 +430,17 @@ def test_the_rows_of_an_awaited_and_of_an_imported_session_are_those_of_the_log(
     moved.target.save()
     for desk in (moved.source, moved.target):
         assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
+
+
+def test_an_event_that_came_for_an_awaited_session_is_explained_by_its_delivery_or_by_the_other_server() -> None:
+    moved = Moved(before=[3], after=[4])
+    target = moved.target
+    early, late = (each.id for each in target.received(moved.bob, PublishAccepted))
+    explanations = []
+    for event in (early, late):
+        explanation = Explanation(event, moved.subscription)
+        for payload in target.log:
+            explanation.apply(decode_record(payload))
+        explanations.append(explanation.explained())
+    assert [each.outcome for each in explanations] == ["not_submitted", "queued"]
+    assert explanations[0].reason == "its session was at another server, which explains the event"

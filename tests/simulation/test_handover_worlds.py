@@ -16,7 +16,6 @@ from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.publish import delivery
 from wanderbus.broker.rollback.attachments import Attachments
 from wanderbus.broker.servers.interest_requests import InterestRequests
-from wanderbus.broker.servers.peer_events import PeerEvents
 from wanderbus.broker.sessions.awaited_sessions import AwaitedSessions
 from wanderbus.broker.sessions.handover import Handover
 from wanderbus.broker.sessions.handover_messages import DropExport, HeadFound, SessionExported
@@ -234,10 +233,6 @@ def serve_behind_the_fence(patch: Patch) -> None:
     patch.setattr(Attachments, "_attach_refusal", here_too)
 
 
-def forget_the_past(patch: Patch) -> None:
-    patch.setattr(PeerEvents, "after_past", lambda self, exported, done: done())
-
-
 def offer_no_further_subscription(patch: Patch) -> None:
     patch.setattr(Handover, "_unknown_to_target", lambda self, session, given: 0)
 
@@ -339,7 +334,6 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (leave_the_publishes_behind, "was accepted as", ()),
     (keep_the_publishes_at_the_source, " still keeps the publishes ", ()),
     (serve_behind_the_fence, "", ()),
-    (forget_the_past, " before its cause ", ()),
     (offer_no_further_subscription, " has missed ", ()),
     (withdraw_in_silence, " still awaits ", ()),
     (ask_for_no_awaited_session, " still awaits ", ()),

@@ -75,6 +75,8 @@ class Explanation:
         """Time at which each device acknowledged the notification."""
         self._was_replayed = False
         """True if the subscription read the event from the log."""
+        self._is_awaited = False
+        """True if its session was on its way to this server when the event came: it may read the event from the log."""
         self._waits_for_engine = False
         """True if the matching engine has not matched the event."""
         self._left_us: int | None = None
@@ -100,7 +102,7 @@ class Explanation:
         """Return whether no later record can change the outcome."""
         if self._number is None:
             is_decided = self._published is not None and not self._waits_for_engine
-            return is_decided and self._subscription.since is None
+            return is_decided and self._subscription.since is None and not self._is_awaited
         return self._published is not None and self._left_us is not None
 
     def concerns(self, offset: int, payload: bytes) -> bool:
@@ -125,6 +127,10 @@ class Explanation:
                 self._store_subscription(subscription, record.at_us)
                 if inherits == self._waits_for and (self._number is not None or self._waits_for_engine):
                     self._waits_for = subscription.id
+            case records.SessionAwaited(user=self._subscription.owner, session=self._subscription.session):
+                self._is_awaited = self._published is None
+            case records.SessionNotAwaited(user=self._subscription.owner, session=self._subscription.session):
+                self._is_awaited = False
             case records.SessionImported(user=self._subscription.owner, session=self._subscription.session):
                 self._store_subscription(self._subscription, record.at_us)
             case records.SessionFenced(user=self._subscription.owner, session=self._subscription.session):
@@ -269,6 +275,8 @@ class Explanation:
 
     def _before_matching(self, published: records.Published) -> Explained | None:
         subscription, ended = self._subscription, self._ended
+        if self._submitted_us is None and self._is_awaited:
+            return self._outcome("not_submitted", "its session was at another server, which explains the event")
         if self._submitted_us is None:
             return self._outcome("not_submitted", "the subscription was submitted after the event was published")
         if ended is not None and ended.reason != "expired":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from wanderbus.broker.sessions.handover_messages import UserUnowned
-from wanderbus.client.machine.messages import ConnectRefused
-from wanderbus.event import Event
+from wanderbus.client.machine.messages import ConnectRefused, ItemArrived
+from wanderbus.event import Event, Gap
 from wanderbus.machine import Output
 from wanderbus.protocol import SESSION_MOVED
 from wanderbus.simulation.domains.domain_device import DomainDevice
@@ -23,6 +23,9 @@ class HandoverDevice(DomainDevice):
         super().__init__(*arguments, **options)
         self.causes: dict[str, str] = {}
         """The event that caused each reply, both by name."""
+        self.on_moved: Callable[[Event], None] = lambda event: None
+        """Called with the event that arrived last, when the session is at another server."""
+        self._last: Event | None = None
 
     def reply(self, cause: Event, reply: Event) -> None:
         """Publish an event because of another one."""
@@ -35,7 +38,9 @@ class HandoverDevice(DomainDevice):
         if not self.alive or self.wire is not None:
             return
         if owner := next((each for each in self.nodes.values() if each.owns(self.user)), None):
-            self.node = owner
+            has_moved, self.node = owner is not self.node, owner
+            if has_moved and self._last is not None:
+                self.on_moved(self._last)
         elif not all(each.alive for each in self.nodes.values()) or any(
             f"{self.user}/{self.session}" in each.broker.state.awaited for each in self.nodes.values()
         ):
@@ -44,6 +49,11 @@ class HandoverDevice(DomainDevice):
         else:
             self.node.feed(UserUnowned(self.user))
         super().connect()
+
+    def _arrived(self, arrived: ItemArrived) -> None:
+        super()._arrived(arrived)
+        if not isinstance(arrived.item, Gap):
+            self._last = arrived.item.event
 
     def _reported(self, output: Output) -> None:
         if isinstance(output, ConnectRefused) and output.limit == SESSION_MOVED:

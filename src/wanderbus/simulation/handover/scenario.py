@@ -23,6 +23,7 @@ from wanderbus.simulation.domains.domain_scenario import FILTER_LEASE_S, DomainS
 from wanderbus.simulation.handover.checkers import HandoverTruth
 from wanderbus.simulation.handover.device import HandoverDevice
 from wanderbus.simulation.handover.node import OPERATOR, HandoverNode
+from wanderbus.subscription import EVERY_SUBJECT
 
 ACTIVE_S: Final = 20.0
 SUBJECTS: Final = ("A", "B", "C", "D")
@@ -61,6 +62,8 @@ class HandoverScenario(DomainScenario):
         config = BrokerConfig(
             sweep_s=None, unacknowledged_max=window, publisher_filter_lease_s=FILTER_LEASE_S, roles=ROLES
         )
+        # Where an engine has some subjects only, no session moves.
+        engine_subjects = SUBJECTS if seed % 5 == 0 else (EVERY_SUBJECT,)
         self.homes: dict[str, HandoverNode] = {}
         for name in names:
             own = None
@@ -76,7 +79,7 @@ class HandoverScenario(DomainScenario):
                 )
             others = [each for each in names if each != name]
             channels = OwnChannels(directory, name, lambda subject: merging, own, others, b"1")
-            node = HandoverNode(self.world, name, channels, self.engines.config(config, SUBJECTS))
+            node = HandoverNode(self.world, name, channels, self.engines.config(config, engine_subjects))
             node.others = others
             node.may_close = lambda link: True
             self._add_node(node)
@@ -92,7 +95,9 @@ class HandoverScenario(DomainScenario):
             delay_s = draw.choice([0.001, 0.02, 0.3] if is_filtering else [0.001, 0.02])
             device = HandoverDevice(self.world, home, user, f"d{place} of {user}", delay_s, is_filtering=is_filtering)
             device.nodes = self.homes
+            device.retry_s = 0.01, 1.0
             device.on_event = partial(self._reply, device)
+            device.on_moved = partial(self._reply_at_once, device)
             self.devices.append(device)
             self._handed.append(device)
 
@@ -146,7 +151,14 @@ class HandoverScenario(DomainScenario):
         """Let a device publish because of some of the events that it receives, at once or when its session may move."""
         draw = self.world.random
         if self.world.now < ACTIVE_S and draw.random() < 0.1:
-            self.world.after(draw.choice([0.0, 0.5]), partial(device.reply, event, self._event(draw.choice(SUBJECTS))))
+            self.world.after(
+                draw.choice([0.0, 0.5, 1.5]), partial(device.reply, event, self._event(draw.choice(SUBJECTS)))
+            )
+
+    def _reply_at_once(self, device: HandoverDevice, event: Event) -> None:
+        """Let a device whose session has moved publish because of what it received before."""
+        if self.world.now < ACTIVE_S:
+            device.reply(event, self._event(self.world.random.choice(SUBJECTS)))
 
     def _publish(self) -> None:
         device, draw = self._device(), self.world.random
@@ -155,17 +167,23 @@ class HandoverScenario(DomainScenario):
             device.publish(self._event(draw.choice(SUBJECTS)), outbox=outbox)
 
     def _move_session(self) -> None:
-        """Let the owner of a session move it to another server; sometimes much is published, or a server crashes."""
+        """Let the owner of a session move it to another server, and often something else happen meanwhile."""
         draw = self.world.random
-        user = self._device().user
-        for node in [each for each in self.homes.values() if each.owns(user)]:
+        mover = self._device()
+        for node in [each for each in self.homes.values() if each.owns(mover.user)]:
             target = draw.choice(node.others)
-            node.move(user, "default", target)
-            if draw.random() < 0.3:
+            node.move(mover.user, "default", target)
+            victim = draw.choice([node, self.homes[target]])
+            if draw.random() < 0.5:
                 self.world.at_random(20, self.world.now, self.world.now + draw.choice([0.1, 2.0]), self._publish)
-            if draw.random() < 0.3:
-                victim = draw.choice([node, self.homes[target]])
-                self.world.after(draw.uniform(0.0, 0.3), partial(self._crash_now, victim))
+            delay_s = draw.choice([0.3, 4 * self.links.delay_s_max])
+            for share, trouble in (
+                (0.3, partial(self._crash_now, victim)),
+                (0.3, partial(self._subscribe, mover)),
+                (0.1, self._break),
+            ):
+                if draw.random() < share:
+                    self.world.after(draw.uniform(0.0, delay_s), trouble)
 
     def _before_rest(self) -> None:
         for node in self.homes.values():
