@@ -13,6 +13,7 @@ NAMES: Final = (
     "domain",
     "filters",
     "flights",
+    "handover",
     "heal",
     "matching",
     "limits",

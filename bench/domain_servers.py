@@ -44,9 +44,11 @@ class Cluster(NamedTuple):
 
 
 @contextlib.contextmanager
-def cluster(directory: Path, size: int, *options: str, model: Model = "ordered") -> Iterator[Cluster]:
+def cluster(
+    directory: Path, size: int, *options: str, model: Model = "ordered", more_users: Sequence[str] = ()
+) -> Iterator[Cluster]:
     """Run a domain of ``size`` servers for the block; a single one has no domain, as it is without one."""
-    users = [f"{kind}{number}" for kind in ("publisher", "subscriber") for number in range(USERS_MAX)]
+    users = [*more_users, *(f"{kind}{number}" for kind in ("publisher", "subscriber") for number in range(USERS_MAX))]
     with contextlib.ExitStack() as stack:
         if size == 1:
             place = stack.enter_context(running(directory, users, *options))
