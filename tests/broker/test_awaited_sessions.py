@@ -185,6 +185,19 @@ def test_a_fence_waits_for_what_was_sent_and_cuts_behind_the_last_that_came() ->
     assert source.stream(phone)[:3] == [1, 2, 3]
 
 
+def test_the_interest_of_a_session_ends_once_its_fence_is_durable() -> None:
+    source = Access()
+    source.subscribed(source.attach(), subject=NORTHERN)
+    source.changes()
+    source.held = True
+    fence(source, north_head(2))
+    assert source.written(SessionFenced)
+    assert source.changes() == [], "a crash may undo the fence, and then the events are for the session here"
+    source.sync()
+    (change,) = source.changes()
+    assert change.removed
+
+
 def test_a_cut_is_behind_an_event_that_came_after_the_head() -> None:
     source = Access()
     source.subscribed(source.attach(), subject=NORTHERN)
