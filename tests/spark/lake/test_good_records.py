@@ -35,6 +35,7 @@ from wanderbus.records import (
     Delivery,
     Detected,
     DialogStored,
+    DrainingChanged,
     Drop,
     Dropped,
     EventsLost,
@@ -52,8 +53,10 @@ from wanderbus.records import (
     RoutesChanged,
     SchemaDeclared,
     ServerMet,
+    SessionAwaited,
     SessionFenced,
     SessionImported,
+    SessionNotAwaited,
     Started,
     StatusChanged,
     Subscribed,
@@ -112,6 +115,11 @@ RECORDS: Final[Sequence[Record]] = (
     Left(at_us=NOW_US, user=BOB, session="default", device="pda", reason="asked"),
     SessionFenced(at_us=NOW_US, user=BOB, session="default", owner_epoch=2),
     ExportDropped(at_us=NOW_US, user=BOB, session="default"),
+    DrainingChanged(at_us=NOW_US, is_draining=True),
+    SessionAwaited(
+        at_us=NOW_US, user=BOB, session="default", owner_epoch=2, source="s2", subscriptions=(SUBSCRIPTION,)
+    ),
+    SessionNotAwaited(at_us=NOW_US, user=BOB, session="default"),
     SessionImported(at_us=NOW_US, user=BOB, session="default", owner_epoch=2, export=b"?"),
     SchemaDeclared(
         at_us=NOW_US, subject="Departure", version=1, by=BOB, attributes=(DeclaredAttribute("Row", "Integer"),)

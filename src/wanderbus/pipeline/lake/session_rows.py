@@ -14,7 +14,7 @@ DELIVERY_KINDS: Final = dict.fromkeys(("acknowledged", "dropped"), DELIVERIES.na
 SESSION_KINDS: Final = dict.fromkeys(
     (
         *("attached", "dialog_stored", "status", "left"),
-        *("session_fenced", "session_imported", "export_dropped"),
+        *("session_awaited", "session_not_awaited", "session_fenced", "session_imported", "export_dropped"),
     ),
     SESSIONS.name,
 )
