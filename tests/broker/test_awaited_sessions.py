@@ -15,6 +15,7 @@ from tests.broker.test_publisher_filters import publisher, requested, wants
 from tests.broker.test_server_sessions import NORTH, Hub
 from wanderbus.broker.explanation import Explanation
 from wanderbus.broker.messages import InterestEffective, OrderedInterestChanged
+from wanderbus.broker.sessions import handover
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     AwaitSession,
@@ -183,6 +184,30 @@ def test_a_fence_waits_for_what_was_sent_and_cuts_behind_the_last_that_came() ->
     assert isinstance(decode_record(source.log[own.ordered.number - 1]), Arrived), "the event that it waited for"
     assert (north.ordered, north.decentralised) == (EventId("north", 3, 9), EventId("north", 3, 9))
     assert source.stream(phone)[:3] == [1, 2, 3]
+
+
+def refused(source: Server) -> str:
+    """Return the reason for which a session is not fenced."""
+    (found,) = source.of_kind(SessionMoveRefused)
+    assert not source.written(SessionFenced)
+    return found.reason
+
+
+def test_a_session_with_too_much_in_its_queue_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "MOVED_BYTES_MAX", 10)
+    source = server("south")
+    phone, bob = source.attach(), source.attach(BOB)
+    source.subscribed(phone, "N > 0")
+    source.publish(bob, 1)
+    fence(source)
+    assert "bytes of events wait in it, and at most 10 move" in refused(source)
+
+
+def test_the_session_of_a_user_with_a_role_stays() -> None:
+    source = server("south", roles={ALICE: "operator"})
+    source.subscribed(source.attach(), "N > 0")
+    fence(source)
+    assert "has a role" in refused(source)
 
 
 def test_the_interest_of_a_session_ends_once_its_fence_is_durable() -> None:

@@ -11,6 +11,7 @@ fences only when it has everything that other servers had sent before the target
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from wanderbus import records
 from wanderbus.broker.basics import Basics
@@ -34,6 +35,9 @@ from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import EventId
 from wanderbus.records import Cut
 from wanderbus.subscription import PATTERN
+
+MOVED_BYTES_MAX: Final = 64 * 2**20
+"""Most bytes of events that wait in a session which moves: the whole of it is one record at both servers."""
 
 
 class _Leaving:
@@ -104,14 +108,8 @@ class Handover:
             self._give_export(session, given)
         elif given.target and (more := self._unknown_to_target(session, given)):
             self._refuse(given.user, given.session, f"the session has {more} further subscriptions", has_more=True)
-        elif given.user in self._roles:
-            reason = f"{given.user} has a role, so calls of this user are about the server that is called"
+        elif given.target and (reason := self._obstacle(session, given.heads)):
             self._refuse(given.user, given.session, reason)
-        elif mixed := [each.end.origin for each in given.heads if each.is_mixed]:
-            reason = f"the matching engine of {mixed[0]} has some subjects only, so events of {mixed[0]} change places"
-            self._refuse(given.user, given.session, reason)
-        elif given.target and (pattern := self._pattern_of(session)):
-            self._refuse(given.user, given.session, f"{pattern} is a pattern, whose events have to come here")
         else:
             leaving = self._leaving.get(key)
             if leaving is None or leaving.offset is None:
@@ -155,10 +153,20 @@ class Handover:
     def _unknown_to_target(self, session: SessionRow, given: FenceSession) -> int:
         return len(set(session.subscriptions) - set(given.subscriptions))
 
-    def _pattern_of(self, session: SessionRow) -> str:
-        """Return a subscription of the session that is a pattern, "" if none is."""
-        rows = map(self._state.subscriptions.__getitem__, session.subscriptions)
-        return next((row.subscription.id for row in rows if row.subscription.language == PATTERN), "")
+    def _obstacle(self, session: SessionRow, heads: Sequence[Head]) -> str:
+        """Return why a session has to stay, "" if it may leave."""
+        rows = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
+        patterns = [row.id for row in rows if row.language == PATTERN]
+        mixed = [each.end.origin for each in heads if each.is_mixed]
+        if session.user in self._roles:
+            return f"{session.user} has a role, so calls of this user are about the server that is called"
+        if mixed:
+            return f"the matching engine of {mixed[0]} has some subjects only, so events of {mixed[0]} change places"
+        if patterns:
+            return f"{patterns[0]} is a pattern, whose events have to come here"
+        if session.queued_bytes > MOVED_BYTES_MAX:
+            return f"{session.queued_bytes} bytes of events wait in it, and at most {MOVED_BYTES_MAX} move"
+        return ""
 
     def _go_on(self, key: str) -> None:
         """Fence a session if everything for it is here, and matched.
