@@ -284,7 +284,7 @@ def test_l01_the_links_of_a_fenced_session_are_refused_and_closed() -> None:
     sent = len(source.out[phone])
     source.fence(2)
     (last,) = source.out[phone][sent:]
-    reason = "the session 'default' has moved to another server (owner epoch 2); call again"
+    reason = "the session 'default' has moved to another server; call again"
     assert last == RequestRefused(0, reason, limit=SESSION_MOVED)
     assert [each.link for each in source.dropped_links] == [phone]
     source.send(phone, Publish(2, Event(SUBJECT, {"N": 9})), NotifyAck(1, 3))

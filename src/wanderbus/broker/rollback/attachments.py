@@ -102,5 +102,5 @@ class Attachments:
             return protocol.RequestRefused(0, reason, limit=protocol.SESSION_MOVED)
         session = self._state.sessions.get(key)
         if session is not None and (session.is_fenced or self._handover.is_leaving(session)):
-            return moved(session, session.owner_epoch)
+            return moved(session)
         return None

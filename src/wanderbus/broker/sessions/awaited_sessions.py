@@ -127,7 +127,7 @@ class AwaitedSessions:
             self._journal.emit(SessionMoveRefused(moving.user, moving.name, reason))
             return
         if (before := state.sessions.get(moving.key)) is not None and not before.is_fenced:
-            self._turned_away.close(before, moving.owner_epoch)
+            self._turned_away.close(before)
         row = state.awaited.get(moving.key)
         awaited = () if row is None else row.subscriptions
         imported = records.SessionImported(

@@ -186,7 +186,7 @@ class Handover:
             leaving.offset, leaving.cuts = self._state.offset, self._cuts(given.heads)
             if not self._is_matched(session, leaving.offset):
                 self._matched.leaving[key] = leaving.offset
-                self._turned_away.close(session, given.owner_epoch)
+                self._turned_away.close(session)
                 self._subscriptions.release(session)
         if self._is_matched(session, leaving.offset):
             self._fence(session, leaving)
@@ -205,7 +205,7 @@ class Handover:
         del self._leaving[key]
         if self._matched.leaving.pop(key, None) is None:
             self._subscriptions.release(session)
-        self._turned_away.close(session, given.owner_epoch)
+        self._turned_away.close(session)
         self._links.release(session)
         fenced = records.SessionFenced(
             at_us=self._state.wall_us,

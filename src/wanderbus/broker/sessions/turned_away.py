@@ -10,9 +10,9 @@ from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.state.rows import SessionRow
 
 
-def moved(session: SessionRow, owner_epoch: int) -> protocol.RequestRefused:
-    """Return the refusal of a device whose session has another owner in ``owner_epoch``."""
-    reason = f"the session {session.name!r} has moved to another server (owner epoch {owner_epoch}); call again"
+def moved(session: SessionRow) -> protocol.RequestRefused:
+    """Return the refusal of a device whose session has another owner."""
+    reason = f"the session {session.name!r} has moved to another server; call again"
     return protocol.RequestRefused(0, reason, limit=protocol.SESSION_MOVED)
 
 
@@ -25,7 +25,7 @@ class TurnedAway:
         self._presence = presence
         self._backlog = backlog
 
-    def close(self, session: SessionRow, owner_epoch: int) -> None:
+    def close(self, session: SessionRow) -> None:
         """Close the links of a session and of its devices, after their waiting acknowledgements."""
         several = [
             link
@@ -36,7 +36,7 @@ class TurnedAway:
             self._backlog.closes(link)
         still_open = [link for link in several if self._links.is_open(link)]
         for link in still_open:
-            refusal = moved(session, owner_epoch)
+            refusal = moved(session)
             self._links.send(link, refusal)
             self._presence.closed(link, "moved to another server")
             self._journal.emit(LinkDropped(link.link, refusal.reason))

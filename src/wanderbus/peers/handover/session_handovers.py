@@ -30,6 +30,7 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
+from wanderbus.peers.handover.draining import TIMER as DRAIN
 from wanderbus.peers.handover.draining import Draining
 from wanderbus.peers.handover.leaving_sessions import LeavingSessions
 from wanderbus.peers.handover.messages import MoveWithdrawn, Part, decode
@@ -101,7 +102,7 @@ class SessionHandovers:
                     self._arriving.effective(given)
                 case SessionOwned():
                     self._arriving.owned(given)
-                case TimerFired(key="drain"):
+                case TimerFired(key=key) if key == DRAIN:
                     self._draining.timer_fired()
                 case TimerFired(key=key):
                     self._leaving.timer_fired(key)
