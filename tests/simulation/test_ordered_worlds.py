@@ -291,7 +291,7 @@ def hold_back_after_a_suspension(patch: Patch) -> None:
 
 def deliver_arrivals_that_were_read(patch: Patch) -> None:
     for module in (delivery, matched_delivery):
-        patch.setattr(module, "is_read", lambda arrived, read_below: False)
+        patch.setattr(module, "is_read", lambda event, cuts, *, decentralised: False)
 
 
 def forget_the_seam_in_a_restart(patch: Patch) -> None:
