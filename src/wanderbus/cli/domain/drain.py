@@ -80,7 +80,7 @@ async def _wait(operator: Operator, found: DrainInfo, show: Callable[[str], None
     while found.sessions:
         await asyncio.sleep(_LOOK_S)
         found = await operator.drain()
-        if loop.time() - shown_at >= _SHOWN_S:
+        if found.sessions and loop.time() - shown_at >= _SHOWN_S:
             shown_at = loop.time()
             reasons = "".join(f"; {count} cannot move: {reason}" for reason, count in found.stuck.items())
             show(f"{found.sessions} sessions are left at {found.server}{reasons}")
