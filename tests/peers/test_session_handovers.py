@@ -17,8 +17,8 @@ from wanderbus.peers.handover import arriving_sessions, leaving_sessions
 from wanderbus.peers.handover import messages as handover_messages
 from wanderbus.peers.handover.leaving_sessions import MOVE_S
 from wanderbus.peers.handover.messages import (
+    HeadAnswered,
     HeadAsked,
-    HeadTold,
     Message,
     Move,
     MoveAwaited,
@@ -40,8 +40,8 @@ STEPS = [
     ("north", "south", "MoveReady"),
     ("south", "east", "HeadAsked"),
     ("south", "north", "HeadAsked"),
-    ("east", "south", "HeadTold"),
-    ("north", "south", "HeadTold"),
+    ("east", "south", "HeadAnswered"),
+    ("north", "south", "HeadAnswered"),
     ("south", "north", "export"),
     ("north", "south", "MoveTaken"),
 ]
@@ -212,7 +212,7 @@ def test_l02_a_fence_that_waits_is_withdrawn_in_time() -> None:
     # East says that it has sent something which has not come here.
     sent = Head(EventId("east", town["east"].broker.state.incarnation, 9), 1, 5)
     town.sent = type(town.sent)(each for each in town.sent if each[0] != "east")
-    town.say("east", "south", HeadTold(1, sent))
+    town.say("east", "south", HeadAnswered(1, sent))
     town.run()
     assert south.has_session
     south.later(MOVE_S + 0.1)
@@ -391,8 +391,8 @@ def test_heads_count_from_their_own_server_and_for_their_own_question() -> None:
     while town.trace[-1:] != [("north", "south", "MoveReady")]:
         town.deliver()
     head = Head(EventId("east", 1, 1))
-    town.say("north", "south", HeadTold(1, head), HeadTold(2, Head(EventId("north", 1, 1))))
-    town.say("east", "south", HeadTold(7, head))
+    town.say("north", "south", HeadAnswered(1, head), HeadAnswered(2, Head(EventId("north", 1, 1))))
+    town.say("east", "south", HeadAnswered(7, head))
     assert not [each for each in south.asked if isinstance(each, FenceSession)]
 
 
@@ -405,9 +405,9 @@ def test_a_source_that_knows_of_no_move_says_so() -> None:
 def test_any_server_is_told_the_head() -> None:
     town = Town()
     town.say("north", "south", HeadAsked(3))
-    (told,) = town.answers("south")
-    assert isinstance(told, HeadTold)
-    assert (told.request, told.head.end.number) == (3, town["south"].broker.state.offset)
+    (answer,) = town.answers("south")
+    assert isinstance(answer, HeadAnswered)
+    assert (answer.request, answer.head.end.number) == (3, town["south"].broker.state.offset)
 
 
 # Durability ----------------------------------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def test_any_server_is_told_the_head() -> None:
 def test_l02_a_repeated_export_is_confirmed_once_the_import_is_durable() -> None:
     town = Town()
     town["south"].move()
-    while town.trace[-1:] != [("north", "south", "HeadTold")]:
+    while town.trace[-1:] != [("north", "south", "HeadAnswered")]:
         town.deliver()
     north = town["north"]
     north.held = True

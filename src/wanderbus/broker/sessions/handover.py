@@ -144,7 +144,7 @@ class Handover:
             self._journal.write(dropped, urgent=False)
 
     def unowned(self, given: UserUnowned) -> None:
-        """Forget the sessions of a user that have moved from here and are over, so that they can begin anew."""
+        """Forget the sessions of a user that have moved from here and are over, so that they can begin again."""
         state = self._state
         left = (each for each in state.sessions_of(given.user) if each.is_fenced and each.key not in state.exports)
         if over := tuple((each.user, each.name) for each in left if given.session in ("", each.name)):

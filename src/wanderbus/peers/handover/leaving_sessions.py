@@ -21,8 +21,8 @@ from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.peers.handover.messages import (
+    HeadAnswered,
     HeadAsked,
-    HeadTold,
     Message,
     Move,
     MoveAwaited,
@@ -107,7 +107,7 @@ class LeavingSessions:
             self._emit(SessionMoveEnded(given.user, given.session, given.target, reason))
             return
         session = self._state.sessions[session_key(given.user, given.session)]
-        # A session that has begun anew may have been at the target before, in a later epoch than its own.
+        # A session that has begun again may have been at the target before, in a later epoch than its own.
         move = Move(given.user, given.session, max(session.owner_epoch + 1, self._state.wall_us))
         leaving = self._moves[move.key] = _Leaving(move, given.target)
         self._emit(SetTimer(move.key, self._now + MOVE_S))
@@ -137,7 +137,7 @@ class LeavingSessions:
 
     def head_found(self, found: HeadFound) -> None:
         """Pass the end of this log on to the server that has asked."""
-        self._send(found.server, HeadTold(found.request, found.head))
+        self._send(found.server, HeadAnswered(found.request, found.head))
 
     def exported(self, exported: SessionExported) -> None:
         """Send an exported session to its target."""
@@ -188,7 +188,7 @@ class LeavingSessions:
             case MoveReady(move=move):
                 if (leaving := self._found(server, move)) is not None and leaving.stage == "offered":
                     self._ask_heads(leaving)
-            case HeadTold(request=request, head=head):
+            case HeadAnswered(request=request, head=head):
                 if (leaving := self._by_request.get(request)) is not None and head.end.origin == server:
                     leaving.heads[server] = head
                     self._fence_if_ready(leaving)

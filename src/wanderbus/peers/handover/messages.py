@@ -5,7 +5,7 @@
     source                                                target
       │ Part of an offer: the subscriptions  ────────────▶  │  awaits the session, tells all servers what it wants
       │ ◀────────────────────────────────────── MoveReady   │
-      │ HeadAsked, HeadTold: all other servers              │
+      │ HeadAsked, HeadAnswered: all other servers              │
       │ fences                                              │
       │ Part of an export: everything        ────────────▶  │  imports
       │ ◀────────────────────────────────────── MoveTaken   │
@@ -94,14 +94,14 @@ class HeadAsked(msgspec.Struct, frozen=True, array_like=True, tag=7):
     request: Count
 
 
-class HeadTold(msgspec.Struct, frozen=True, array_like=True, tag=8):
+class HeadAnswered(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """Answer to ``request``."""
 
     request: Count
     head: Head
 
 
-Message = Part | MoveReady | MoveTaken | MoveRefused | MoveWithdrawn | MoveAwaited | HeadAsked | HeadTold
+Message = Part | MoveReady | MoveTaken | MoveRefused | MoveWithdrawn | MoveAwaited | HeadAsked | HeadAnswered
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
