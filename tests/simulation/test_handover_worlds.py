@@ -263,7 +263,7 @@ def give_heads_before_the_engine_has_matched(patch: Patch) -> None:
 
 
 def leave_links_open_at_the_fence(patch: Patch) -> None:
-    patch.setattr(TurnedAway, "close", lambda self, session, owner_epoch: None)
+    patch.setattr(TurnedAway, "close", lambda self, session: None)
 
 
 SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
