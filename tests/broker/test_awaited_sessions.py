@@ -262,6 +262,21 @@ def test_a_fence_that_waits_can_be_withdrawn_and_a_durable_one_cannot() -> None:
     assert source.of_kind(SessionExported)
 
 
+def test_a_fence_that_only_waits_for_the_engine_cannot_be_withdrawn() -> None:
+    source = EngineLeader()
+    source.subscribed(source.attach())
+    source.answers = False
+    source.publish(source.attach(BOB), 1)
+    fence(source)
+    assert not source.written(SessionFenced)
+    source.give(KeepSession(ALICE, "default"))
+    assert source.of_kind(SessionMoveRefused) == []
+    while source.match():
+        pass
+    assert source.written(SessionFenced)
+    assert source.of_kind(SessionExported)
+
+
 def test_a_subscription_that_the_target_does_not_know_prevents_the_fence() -> None:
     source = Access()
     phone = source.attach()
