@@ -195,12 +195,23 @@ def test_l02_a_target_that_is_not_ready_in_time_lets_the_session_stay() -> None:
     town["south"].later(MOVE_S - 0.1)
     assert town["south"].ended == []
     town["south"].later(0.2)
-    waits_at_south(town, "north was not ready within 30 s")
+    waits_at_south(town, "north did not answer within 30 s")
     town["north"].held = False
     town["north"].sync()
     town.run()
     assert town["north"].records_of_moves == ["SessionAwaited", "SessionNotAwaited"]
     assert not moved_to_north(town)
+
+
+def test_l02_a_server_that_does_not_tell_its_head_in_time_lets_the_session_stay() -> None:
+    town = Town()
+    town["south"].move()
+    while town.trace[-1:] != [("south", "east", "HeadAsked")]:
+        town.deliver()
+    town.sent = type(town.sent)(each for each in town.sent if each[0] != "east")
+    town.run()
+    town["south"].later(MOVE_S + 0.1)
+    waits_at_south(town, "east did not answer within 30 s")
 
 
 def test_l02_a_fence_that_waits_is_withdrawn_in_time() -> None:
@@ -216,7 +227,7 @@ def test_l02_a_fence_that_waits_is_withdrawn_in_time() -> None:
     town.run()
     assert south.has_session
     south.later(MOVE_S + 0.1)
-    waits_at_south(town, "the move was withdrawn")
+    waits_at_south(town, "events that other servers sent for it did not come in time")
     assert town["north"].records_of_moves == ["SessionAwaited", "SessionNotAwaited"]
 
 

@@ -124,7 +124,7 @@ class Handover:
             del self._leaving[key]
             leaving = None
         if leaving is None and (session is None or not session.is_fenced):
-            self._refuse(given.user, given.session, "the move was withdrawn")
+            self._refuse(given.user, given.session, "events that other servers sent for it did not come in time")
 
     def go_on(self) -> None:
         """Give the heads that are known now, and fence the sessions for which everything is here."""

@@ -165,7 +165,8 @@ class LeavingSessions:
                 self._emit(KeepSession(*leaving.move.key))
             elif leaving.stage != "fenced":
                 self._send(leaving.target, MoveWithdrawn(leaving.move))
-                self._end(leaving, f"{leaving.target} was not ready within {MOVE_S:g} s")
+                late = leaving.target if leaving.stage == "offered" else " and ".join(sorted(self._missing(leaving)))
+                self._end(leaving, f"{late} did not answer within {MOVE_S:g} s")
 
     # Other servers -----------------------------------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ class LeavingSessions:
             if leaving.stage == "offered":
                 self._offer(leaving)
         for request, leaving in self._by_request.items():
-            if server not in leaving.heads:
+            if server in self._missing(leaving):
                 self._send(server, HeadAsked(request))
         for move in self._exports_for(server):
             leaving = self._moves.setdefault(move.key, _Leaving(move, server))
@@ -232,12 +233,16 @@ class LeavingSessions:
             self._send(server, HeadAsked(leaving.request))
 
     def _fence_if_ready(self, leaving: _Leaving) -> None:
-        if leaving.stage == "ready" and leaving.heads.keys() == self._others:
+        if leaving.stage == "ready" and not self._missing(leaving):
             leaving.stage = "fencing"
             del self._by_request[leaving.request]
             heads = tuple(leaving.heads[server] for server in sorted(leaving.heads))
             move = leaving.move
             self._emit(FenceSession(*move.key, move.owner_epoch, leaving.target, leaving.subscriptions, heads))
+
+    def _missing(self, leaving: _Leaving) -> frozenset[str]:
+        """Return the servers that have not told how far they are."""
+        return self._others - leaving.heads.keys()
 
     def _found(self, server: str, move: Move) -> _Leaving | None:
         leaving = self._moves.get(move.key)
