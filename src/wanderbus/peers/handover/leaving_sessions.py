@@ -241,7 +241,7 @@ class LeavingSessions:
             self._emit(FenceSession(*move.key, move.owner_epoch, leaving.target, leaving.subscriptions, heads))
 
     def _missing(self, leaving: _Leaving) -> frozenset[str]:
-        """Return the servers that have not told how far they are."""
+        """Return the servers whose head is still missing."""
         return self._others - leaving.heads.keys()
 
     def _found(self, server: str, move: Move) -> _Leaving | None:
