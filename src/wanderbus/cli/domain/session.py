@@ -62,9 +62,8 @@ def list_sessions(*, connection: ConnectionOptions, event_domain: DomainFile = N
         for row in (*_silent_rows(answers), *map(_row, places)):
             print_json(row)
     else:
-        silent = [escaped(str(answer)) for answer in answers.values() if answer.found is None]
-        print_lines("\n".join([*silent, *aligned(places, _COLUMNS)]))
-    if any(answer.found is None for answer in answers.values()):
+        print_lines("\n".join([*(escaped(str(each)) for each in _silent(answers)), *aligned(places, _COLUMNS)]))
+    if _silent(answers):
         raise typer.Exit(1)
 
 
@@ -179,7 +178,7 @@ def _servers_with(answers: Answers, name: str) -> list[str]:
 
 def _unknown(answers: Answers, what: str) -> WanderbusError:
     """Return the error about a session that no server has; a server that does not answer may have it."""
-    silent = [answer for answer in answers.values() if answer.found is None]
+    silent = _silent(answers)
     if not silent:
         return UnknownUser(f"{what}; 'wanderbus session list' lists those that there are")
     more = f", nor do {len(silent) - 1} more" if silent[1:] else ""
@@ -193,8 +192,12 @@ def _places(answers: Answers) -> list[_Place]:
 
 
 def _silent_rows(answers: Answers) -> Sequence[Mapping[str, object]]:
-    silent = [answer for answer in answers.values() if answer.found is None]
-    return [{"server": each.server, "address": each.address, "error": each.error} for each in silent]
+    return [{"server": each.server, "address": each.address, "error": each.error} for each in _silent(answers)]
+
+
+def _silent(answers: Answers) -> list[ServerAnswer[list[SessionInfo]]]:
+    """Return the answers of the servers that have not answered."""
+    return [answer for answer in answers.values() if answer.found is None]
 
 
 def _row(place: _Place) -> Mapping[str, object]:
