@@ -26,7 +26,7 @@ from wanderbus.broker.sessions.handover_messages import (
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.state.exported_session import ExportedSession, decode_export
-from wanderbus.broker.state.rows import AwaitedRow, session_key
+from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import FilterError, RemoteProtocolError
 from wanderbus.subscription import Subscription
@@ -71,11 +71,10 @@ class AwaitedSessions:
             return
         before = state.awaited.get(key)
         known = {each.id for each in before.subscriptions} if before is not None else set[str]()
-        wanted = AwaitedRow(given.owner_epoch, given.source, 0, given.subscriptions)
         if before is None or (before.owner_epoch, before.source, before.subscriptions) != (
-            wanted.owner_epoch,
-            wanted.source,
-            wanted.subscriptions,
+            given.owner_epoch,
+            given.source,
+            given.subscriptions,
         ):
             awaited = records.SessionAwaited(
                 at_us=state.wall_us,
