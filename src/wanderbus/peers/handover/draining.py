@@ -11,7 +11,7 @@ from typing import Final
 
 from wanderbus.broker.servers.server_users import server_of
 from wanderbus.broker.sessions.handover_messages import MoveSession, SessionMoveEnded
-from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.state.rows import device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import SetTimer
 from wanderbus.peers.handover.leaving_sessions import LeavingSessions
@@ -106,5 +106,5 @@ class Draining:
         self._coming = deque(each.key for each in sessions)
 
     def _is_connected(self, user: str, device: str) -> bool:
-        row = self._state.devices.get(f"{user}/{device}")
+        row = self._state.devices.get(device_key(user, device))
         return row is not None and row.status == "CONNECTED"

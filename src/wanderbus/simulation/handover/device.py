@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from wanderbus.broker.sessions.handover_messages import UserUnowned
+from wanderbus.broker.state.rows import session_key
 from wanderbus.client.machine.messages import ConnectRefused, ItemArrived
 from wanderbus.event import Event, Gap
 from wanderbus.machine import Output
@@ -42,7 +43,7 @@ class HandoverDevice(DomainDevice):
             if has_moved and self._last is not None:
                 self.on_moved(self._last)
         elif not all(each.alive for each in self.nodes.values()) or any(
-            f"{self.user}/{self.session}" in each.broker.state.awaited for each in self.nodes.values()
+            session_key(self.user, self.session) in each.broker.state.awaited for each in self.nodes.values()
         ):
             self.world.after(self.world.random.uniform(*self.retry_s), self.connect)
             return
