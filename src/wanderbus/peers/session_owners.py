@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from wanderbus.broker.state.rows import AwaitedRow, SessionRow, session_key
+from wanderbus.broker.state.rows import AwaitedRow, SessionRow, session_key, session_of
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.handover.placement import server_for
@@ -117,7 +117,7 @@ def next_owner(server: SessionsByUser, user: str, session: str = "") -> tuple[in
     awaited = [
         (row.owner_epoch, server.server)
         for key, row in server.awaited.items()
-        if key == session_key(user, session) or (not session and key.rpartition("/")[0] == user)
+        if key == session_key(user, session) or (not session and session_of(key)[0] == user)
     ]
     return max([*owners, *awaited], default=(0, ""))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Container
 
 from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
@@ -54,6 +55,14 @@ class Drain:
 
     def _is_left(self, session: SessionRow) -> bool:
         """Return whether a session still has to move, or is on its way."""
-        if session.user in self._servers.users or session.user in self._roles:
-            return False
-        return session.key in self._state.exports if session.is_fenced else not session.is_over
+        return moves_in_drain(session, self._servers.reserves, self._roles) or session.key in self._state.exports
+
+
+def moves_in_drain(session: SessionRow, is_server: Callable[[str], bool], staying: Container[str]) -> bool:
+    """Return whether a draining server still has to move a session.
+
+    The users that ``is_server`` names stand for the other servers. The calls of ``staying`` users are about the server
+    that is called.
+    """
+    stays = session.is_fenced or session.is_over or session.user in staying
+    return not stays and not is_server(session.user)

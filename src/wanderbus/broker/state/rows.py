@@ -455,6 +455,12 @@ def session_key(user: str, name: str) -> str:
     return f"{user}/{name}"
 
 
+def session_of(key: str) -> tuple[str, str]:
+    """Return user and name of the session with a key."""
+    user, _, name = key.rpartition("/")
+    return user, name
+
+
 def device_key(user: str, device: str) -> str:
     """Return the key of a device."""
     return f"{user}/{device}"

@@ -14,7 +14,7 @@ from wanderbus.broker.sessions.handover_messages import (
     SessionOwned,
 )
 from wanderbus.broker.state.exported_session import decode_export
-from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.state.rows import session_key, session_of
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.peers.handover.messages import (
@@ -88,8 +88,7 @@ class ArrivingSessions:
         """Ask what has become of the sessions that are awaited from ``server``."""
         for key, row in self._state.awaited.items():
             if row.source == server:
-                user, _, session = key.rpartition("/")
-                self._send(server, MoveAwaited(Move(user, session, row.owner_epoch)))
+                self._send(server, MoveAwaited(Move(*session_of(key), row.owner_epoch)))
 
     def link_closed(self, link: int) -> None:
         """Forget what was not complete on a link: it comes again on another one."""

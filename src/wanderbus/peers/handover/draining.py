@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Container
 from typing import Final
 
-from wanderbus.broker.servers.server_users import server_of
+from wanderbus.broker.sessions.drain import moves_in_drain
 from wanderbus.broker.sessions.handover_messages import MoveSession, SessionMoveEnded
 from wanderbus.broker.state.rows import device_key, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -37,22 +37,21 @@ REFUSED_S: Final = 30.0
 class Draining:
     """Begins moves while this server drains.
 
-    :param domain: domain of the servers, whose users at each other do not move
-    :param staying: further users who do not
+    :param is_server: whether a user stands for another server, see :func:`moves_in_drain` for ``staying`` too
     :param leaving: carries the moves out
     """
 
     def __init__(
         self,
         state: BrokerState,
-        domain: str,
+        is_server: Callable[[str], bool],
         staying: Container[str],
         links: OpenLinks,
         leaving: LeavingSessions,
         emit: Callable[[SetTimer], None],
     ) -> None:
         self._state = state
-        self._domain = domain
+        self._is_server = is_server
         self._staying = staying
         self._links = links
         self._leaving = leaving
@@ -79,7 +78,8 @@ class Draining:
         if not self._state.is_draining or not self._leaving.has_all_links:
             return
         if not self._is_timer_set:
-            self._look(now)
+            if not self._coming:
+                self._look(now)
             self._is_timer_set = True
             self._emit(SetTimer(TIMER, now + LOOK_S))
         targets = self._leaving.targets & self._links.servers
@@ -98,9 +98,7 @@ class Draining:
         sessions = [
             each
             for each in self._state.sessions.values()
-            if not (each.is_fenced or each.is_over or each.key in self._failed)
-            and each.user not in self._staying
-            and server_of(each.user, self._domain) is None
+            if moves_in_drain(each, self._is_server, self._staying) and each.key not in self._failed
         ]
         sessions.sort(key=lambda each: not any(self._is_connected(each.user, device) for device in each.devices))
         self._coming = deque(each.key for each in sessions)

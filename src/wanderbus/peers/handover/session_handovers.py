@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
+from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     DrainingSet,
@@ -72,7 +73,8 @@ class SessionHandovers:
         self._links = OpenLinks()
         self._leaving = LeavingSessions(others, access, state, self._links, self._outputs.append)
         self._arriving = ArrivingSessions(state, self._links, self._outputs.append)
-        self._draining = Draining(state, domain, staying, self._links, self._leaving, self._outputs.append)
+        reserves = ServerUsers(state, domain).reserves
+        self._draining = Draining(state, reserves, staying, self._links, self._leaving, self._outputs.append)
 
     def step(self, inputs: Iterable[Input | Output], now: float) -> list[HandoversOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
