@@ -31,6 +31,7 @@ VOCABULARY = {
     "refusals",
     "schema_proposals",
     "segments",
+    "server_networks",
     "subject_schemas",
     "subscription",
     "tokens",

@@ -58,6 +58,7 @@ MEMBERS = {
             "connected",
             "data_path",
             "endings",
+            "handover",
             "held_back",
             "history",
             "leave",

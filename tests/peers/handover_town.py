@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 
 from tests.broker.desk import ALICE, BOB, Desk
-from wanderbus.broker.sessions.handover_messages import HandoverOutput, MoveSession, SessionMoveEnded
+from wanderbus.broker.messages import DialogChanged
+from wanderbus.broker.sessions.handover_messages import DeviceLocated, HandoverOutput, MoveSession, SessionMoveEnded
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.peers.handover.messages import HANDOVER_PREFIX, Message, Part, decode, encode
@@ -27,9 +28,11 @@ from wanderbus.records import (
     SessionNotAwaited,
     decode_record,
 )
+from wanderbus.server_networks import ServerNetworks
 
 NAMES = ("south", "north", "east")
 KEY = f"{ALICE}/default"
+NETWORKS = ServerNetworks({"south": ["10.1.0.0/16"], "north": ["10.2.0.0/16"], "east": ["10.3.0.0/16"]})
 _OF_MOVES = (SessionAwaited, SessionNotAwaited, SessionFenced, SessionImported, ExportDropped)
 
 
@@ -52,7 +55,7 @@ class Server(Desk):
         self.move_timers.clear()
         super().start()
         others = [each for each in NAMES if each != self.name]
-        self.handovers = SessionHandovers(others, others, self.broker.state, "example.org")
+        self.handovers = SessionHandovers(others, others, self.broker.state, "example.org", (BOB,), NETWORKS)
 
     def perform(self, outputs: Sequence[Output]) -> None:
         super().perform(outputs)
@@ -85,6 +88,11 @@ class Server(Desk):
         for key in [key for key, at in self.move_timers.items() if at <= self.now]:
             del self.move_timers[key]
             self.hand(TimerFired(key))
+
+    def locate(self, host: str, device: str = "phone", user: str = ALICE) -> None:
+        """Let the data of a device go to another host."""
+        self.give(DialogChanged(user, device, f"{host}:4000", b"dialog"))
+        self.hand(DeviceLocated(user, device, host))
 
     def move(self, target: str = "north", session: str = "default", user: str = ALICE) -> None:
         """Request the move of a session of Alice's."""

@@ -54,6 +54,7 @@ def test_two_dozen_seeds_have_enough_happening_in_them(results: list[Result]) ->
         ("notifications", 8_000),
         ("requested", 90),
         ("moves", 30),
+        ("roamed", 10),
         ("replies", 700),
         ("held_back", 200),
         ("crashes", 35),

@@ -209,7 +209,8 @@ class AccessServer:
         state, domain = self.broker.state, self.broker.config.domain
         takes = servers.name in servers.access
         owners = SessionOwners(servers.others, state, self._user_agent.contact_uri, takes=takes)
-        handovers = SessionHandovers(servers.others, servers.access, state, domain, self.broker.config.roles)
+        roles = self.broker.config.roles
+        handovers = SessionHandovers(servers.others, servers.access, state, domain, roles, servers.networks)
         return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided, handovers)
 
     @property

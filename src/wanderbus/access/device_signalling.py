@@ -18,6 +18,7 @@ from wanderbus.access.session_channels import SessionChannels
 from wanderbus.access.session_table import SessionTable
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import DialogChanged, LinkClosed, LinkOpened
+from wanderbus.broker.sessions.handover_messages import DeviceLocated
 from wanderbus.broker.signals import BrokerInput
 from wanderbus.broker.state.rows import device_key, session_key
 from wanderbus.composition import Composition
@@ -28,7 +29,7 @@ from wanderbus.mobility import messages as sip
 from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.peers.owner_messages import CallRedirected, CallServed, OwnerWanted
-from wanderbus.peers.parts import BROKER, OWNERS
+from wanderbus.peers.parts import BROKER, HANDOVERS, OWNERS
 from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.sip.message.sdp import MediaDescription, receives
 from wanderbus.transport import Probe, SendMessage
@@ -49,7 +50,7 @@ REGISTER_AGAIN_S: Final = 30.0
 class DeviceSignalling:
     """Routes the outputs of the ``user_agent`` to the other ``parts`` of the access server.
 
-    :param asks_owner: whether another server of the domain may own the session of a new caller
+    :param asks_owner: whether another server of the domain may own the session of a caller
     """
 
     def __init__(
@@ -251,6 +252,8 @@ class DeviceSignalling:
             for_broker.append(LinkOpened(self._sessions.new_link(session), session.user, session.device))
         for_broker.append(DialogChanged(session.user, session.device, address, sip_session.snapshot()))
         self._parts.give(BROKER, for_broker)
+        if self._asks_owner:
+            self._parts.give(HANDOVERS, [DeviceLocated(session.user, session.device, remote.address[0])])
 
     def _on_session_removed(self, identity: str, reason: str) -> None:
         if session := self._sessions.by_id.get(identity):

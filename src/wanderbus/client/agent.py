@@ -439,6 +439,10 @@ class Agent:
         self._driving()
         self._end.rebind(local_address)
 
+    async def handover(self, server: str) -> None:
+        """Move this agent's session to another ``server``, and return once it is connected there; see Operator.move."""
+        await self.operator.move(self.uri, self._end.properties.session, server)
+
     def changes(self) -> Reports[StatusChange]:
         """Iterate over every status change and completed move after this call, until the agent is closed."""
         return self._changes.listen()

@@ -89,7 +89,7 @@ class ServerTraffic:
         handovers: SessionHandovers | None = None,
     ) -> None:
         self._parts = parts
-        self._name, self._links, self._leaders, self._interest, self._others, _ = servers
+        self._name, self._links, self._leaders, self._interest, self._others, *_ = servers
         self._owners = owners
         self._on_decided = on_decided
         self._handovers = handovers

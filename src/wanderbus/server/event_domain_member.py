@@ -127,7 +127,7 @@ class EventDomainMember:
                 decentralised, epoch=max(epoch, wall_us), group=self._group(decentralised, random)
             )
         access = frozenset(name for name, server in settings.servers.items() if "access" in server.roles)
-        return ServerParts(self.name, links, leaders, interest, tuple(others), access)
+        return ServerParts(self.name, links, leaders, interest, tuple(others), access, self.domain.networks)
 
     def _group(self, channels: DecentralisedChannels, random: RandomSource) -> MulticastGroup | None:
         address, settings = self.domain.multicast_group, self.domain.settings

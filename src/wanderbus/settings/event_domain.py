@@ -12,6 +12,7 @@ from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
+from wanderbus.server_networks import ServerNetworks
 from wanderbus.subscription import EVERY_SUBJECT
 
 Role = Literal["access", "resolution", "directory"]
@@ -38,6 +39,10 @@ class DomainServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     sip: str | None = None
     """Address for agents, ``host:port`` with an IP address: the ``host`` and ``port`` of the server, unless its options
     or its own file of settings give them."""
+
+    networks: tuple[str, ...] = ()
+    """Networks near to this server, such as 192.0.2.0/24: a session moves here once its devices have moved into one of
+    them (SPEC L-01). A network within another server's network comes first."""
 
 
 class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,7 +79,7 @@ class EventDomainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Secret key in hexadecimal, by which subjects are hashed to channel groups; it never changes."""
 
     servers: Mapping[str, DomainServerSettings]
-    """Servers by their names, each with ``address``, ``public_key`` and ``roles`` (SPEC J-01)."""
+    """Servers by their names, each with ``address``, ``public_key``, ``roles`` and ``networks`` (SPEC J-01)."""
 
     groups: int = GROUPS
     """Channel groups; the number never changes (SPEC J-02)."""
@@ -159,6 +164,10 @@ class EventDomain:
                 raise ConfigurationError(f"{name}: {bound} is out of range (expected above 0, at most 1)")
         self._check_advertisements()
         self._check_multicast()
+        self.networks = ServerNetworks({name: server.networks for name, server in settings.servers.items()})
+        for name, server in settings.servers.items():
+            if server.networks and "access" not in server.roles:
+                raise ConfigurationError(f"servers.{name}.networks: devices are served by access servers; add the role")
 
     @property
     def multicast_group(self) -> Address | None:

@@ -43,6 +43,14 @@ class SessionMoveEnded(Input, frozen=True):
     has_refused: bool = False
 
 
+class DeviceLocated(Input, frozen=True):
+    """The data of a connected device goes to ``host`` now."""
+
+    user: str
+    device: str
+    host: str
+
+
 class DrainingSet(Output, frozen=True):
     """This server has begun to drain, or takes sessions again; its state says which."""
 

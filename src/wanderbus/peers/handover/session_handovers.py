@@ -17,6 +17,7 @@ from collections.abc import Container, Iterable
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
+    DeviceLocated,
     DrainingSet,
     HandoverInput,
     HandoverOutput,
@@ -33,6 +34,8 @@ from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
 from wanderbus.peers.handover.draining import TIMER as DRAIN
 from wanderbus.peers.handover.draining import Draining
+from wanderbus.peers.handover.following import TIMER as FOLLOW
+from wanderbus.peers.handover.following import Following
 from wanderbus.peers.handover.leaving_sessions import LeavingSessions
 from wanderbus.peers.handover.messages import MoveWithdrawn, Part, decode
 from wanderbus.peers.messages import (
@@ -43,8 +46,11 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
 )
 from wanderbus.peers.open_links import OpenLinks
+from wanderbus.server_networks import ServerNetworks
 
-HandoversInput = HandoverOutput | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
+HandoversInput = (
+    HandoverOutput | DeviceLocated | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
+)
 """Inputs of the handovers."""
 
 HandoversOutput = HandoverInput | SendOnServerLink | CloseServerLink | SetTimer | CancelTimer
@@ -58,7 +64,8 @@ class SessionHandovers:
     :param access: those to which a session may move
     :param state: the state of this server, which it only reads
     :param domain: domain of the servers
-    :param staying: users whose calls are about the server that is called, so that their sessions stay in a drain
+    :param staying: users whose calls are about the server that is called, so that their sessions stay
+    :param networks: the server that is near to a device
     """
 
     def __init__(
@@ -68,6 +75,7 @@ class SessionHandovers:
         state: BrokerState,
         domain: str,
         staying: Container[str] = (),
+        networks: ServerNetworks | None = None,
     ) -> None:
         self._outputs: list[HandoversOutput] = []
         self._links = OpenLinks()
@@ -75,6 +83,8 @@ class SessionHandovers:
         self._arriving = ArrivingSessions(state, self._links, self._outputs.append)
         reserves = ServerUsers(state, domain).reserves
         self._draining = Draining(state, reserves, staying, self._links, self._leaving, self._outputs.append)
+        near = networks or ServerNetworks({})
+        self._following = Following(state, near, staying, self._leaving, self._outputs.append)
 
     def step(self, inputs: Iterable[Input | Output], now: float) -> list[HandoversOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -92,6 +102,8 @@ class SessionHandovers:
                     self._arriving.link_closed(link)
                 case MoveSession():
                     self._leaving.begin(given)
+                case DeviceLocated():
+                    self._following.located(given, now)
                 case DrainingSet():
                     pass  # the step looks at the state
                 case HeadFound():
@@ -106,10 +118,13 @@ class SessionHandovers:
                     self._arriving.owned(given)
                 case TimerFired(key=key) if key == DRAIN:
                     self._draining.timer_fired()
+                case TimerFired(key=key) if key == FOLLOW:
+                    self._following.timer_fired(now)
                 case TimerFired(key=key):
                     self._leaving.timer_fired(key)
         for ended in [each for each in self._outputs if isinstance(each, SessionMoveEnded)]:
             self._draining.ended(ended, now)
+            self._following.ended(ended, now)
         self._draining.go_on(now)
         outputs = list(self._outputs)
         self._outputs.clear()

@@ -6,16 +6,23 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from wanderbus import protocol
-from wanderbus.broker.sessions.handover_messages import MoveSession
+from wanderbus.broker.messages import DialogChanged
+from wanderbus.broker.sessions.handover_messages import DeviceLocated, MoveSession
 from wanderbus.broker.state.rows import decentralised_key, device_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.parts import HANDOVERS
 from wanderbus.peers.session_owners import owns
+from wanderbus.server_networks import ServerNetworks
 from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode
 
 OPERATOR: Final = f"sip:operator@{DOMAIN}"
 """User with the role of administrator."""
+
+
+def network_near(server: str) -> str:
+    """Return the network of a server whose name is a letter and a number."""
+    return f"10.0.{server[1:]}.0/24"
 
 
 class HandoverNode(DomainNode):
@@ -28,7 +35,8 @@ class HandoverNode(DomainNode):
     """Moves that were requested."""
 
     def _make_handovers(self, state: BrokerState) -> SessionHandovers:
-        return SessionHandovers(self.others, self.others, state, DOMAIN, self.config.roles)
+        networks = ServerNetworks({name: [network_near(name)] for name in (self.name, *self.others)})
+        return SessionHandovers(self.others, self.others, state, DOMAIN, self.config.roles, networks)
 
     def _request_links(self) -> None:
         super()._request_links()
@@ -40,6 +48,12 @@ class HandoverNode(DomainNode):
         self.requested += 1
         self._note(f"moves {user}/{session} to {target}")
         self._feed_part(HANDOVERS, [MoveSession(user, session, target)])
+
+    def locate(self, user: str, device: str, near: str) -> None:
+        """Let a device be near to a server of this name."""
+        host = f"{network_near(near).removesuffix('0/24')}7"
+        self.feed(DialogChanged(user, device, f"{host}:4000", b"dialog"))
+        self._feed_part(HANDOVERS, [DeviceLocated(user, device, host)])
 
     def drain(self, *, on: bool) -> None:
         """Begin or end a drain, if the server runs and that changes anything."""

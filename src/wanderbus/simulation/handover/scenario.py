@@ -42,6 +42,7 @@ class HandoverScenario(DomainScenario):
         "subscriptions": "subscriptions",
         "requested": "moves requested",
         "moves": "sessions moved",
+        "roamed": "devices that came near to another server",
         "replies": "replies",
         "held_back": "events held back by publishers",
         "crashes": "server crashes",
@@ -54,6 +55,7 @@ class HandoverScenario(DomainScenario):
         draw = self.world.random
         self._handover_truth: HandoverTruth | None = None
         self._handed: list[HandoverDevice] = []
+        self._roamed = 0
         names = [f"s{number}" for number in range(1, draw.choice([2, 3, 3, 4]) + 1)]
         directory = Directory(ChannelGroups(_KEY, 8), first_table(8, names, _KEY))
         decentralised = draw.choice([(), SUBJECTS[:2], SUBJECTS[:2], SUBJECTS])
@@ -108,6 +110,7 @@ class HandoverScenario(DomainScenario):
             "subscriptions": 0 if truth is None else len(truth.subscriptions),
             "notifications": 0 if truth is None else sum(len(each.notified) for each in truth.subscriptions.values()),
             "moves": 0 if truth is None else truth.moves,
+            "roamed": self._roamed,
             "requested": sum(node.requested for node in self.homes.values()),
             "replies": sum(len(each.causes) for each in self._handed),
         }
@@ -124,6 +127,8 @@ class HandoverScenario(DomainScenario):
             world.at(at, partial(node.drain, on=True))
             world.at(at + draw.choice([0.5, 5.0, 50.0]), partial(node.drain, on=False))
         world.at_random(draw.choice([0, 3, 10]), 3.0, ACTIVE_S, self._change_subscriptions)
+        if self.seed % 6 == 1:
+            world.at_random(draw.choice([5, 15]), 3.0, ACTIVE_S, self._roam)
         troubles = [self._crash, self._crash, self._break, self._partition, self._lose, self._move, self._crash_device]
         chosen = draw.sample(troubles, draw.randint(0, len(troubles)))
         for _ in range(draw.choice([2, 6, 12]) if chosen else 0):
@@ -184,6 +189,14 @@ class HandoverScenario(DomainScenario):
             ):
                 if draw.random() < share:
                     self.world.after(draw.uniform(0.0, delay_s), trouble)
+
+    def _roam(self) -> None:
+        """Let a connected device come near to a server, the one that has its session or another."""
+        draw, device = self.world.random, self.world.random.choice(self._handed)
+        if device.wire is not None and isinstance(device.node, HandoverNode):
+            near = draw.choice([device.node.name, *device.node.others])
+            self._roamed += near != device.node.name
+            device.node.locate(device.user, device.name, near)
 
     def _before_rest(self) -> None:
         for node in self.homes.values():
