@@ -401,6 +401,15 @@ class TestTheEnd:
         commands = anchor.desk.step(answer(branch, status))
         assert released(commands) == [Release("call-1", "a", unless_answered=True)]
 
+    def test_i07_an_offer_that_crossed_one_of_the_other_side_ends_nothing(self, anchor: Anchor) -> None:
+        """A proxy that has restarted does not know whether the call was answered."""
+        first = offering("INVITE", BOB, to_tag="b")
+        (branch,) = anchor.invite(first)
+        crossing = first.replacing("From", "<sip:bob@a.test>;tag=b").replacing("To", "<sip:alice@a.test>;tag=a")
+        (other,) = anchor.invite(crossing, "s2")
+        assert released(anchor.desk.step(answer(branch, 491))) == []
+        assert released(anchor.desk.step(answer(other, 488))) == [Release("call-1", "b", unless_answered=True)]
+
     def test_a_request_without_a_tag_ends_nothing(self, anchor: Anchor) -> None:
         """A relay would take that for the whole call, whoever is in it."""
         anchor.desk.ask(offering().replacing("From", "<sip:alice@example.org>"))

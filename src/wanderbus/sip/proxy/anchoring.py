@@ -81,16 +81,21 @@ class MediaAnchor(Protocol):
 
 
 class Anchored(msgspec.Struct, frozen=True):
-    """Record of an offer that a relay has: its owner, and whether it began the call."""
+    """Record of an offer that a relay has: its owner, and the tag of the other side, "" if it began the call."""
 
     call_id: str
     from_tag: str
-    begins: bool
+    to_tag: str
+
+    @property
+    def begins(self) -> bool:
+        """Return whether it began the call."""
+        return not self.to_tag
 
     @classmethod
     def of(cls, request: Request) -> Anchored:
         """Return the record of the offer in ``request``."""
-        return cls(request.call_id, request.from_.tag or "", request.to.tag is None)
+        return cls(request.call_id, request.from_.tag or "", request.to.tag or "")
 
 
 def describes(message: Request | Response) -> bool:

@@ -71,16 +71,16 @@ class MediaQueue:
         """Record the end of a request with an offer; ``refused_with`` is a status, None if it was not refused.
 
         A refused call is ended, unless another request of it is active: the caller may have moved and sent the INVITE
-        again from there. A challenged call is ended too, and offered again with credentials: a sender without
-        credentials must not hold ports of a relay. The same applies to an unknown call, because anybody can write a To
-        tag. An answered call is kept when an offer within it is refused.
+        again from there, or the offers of both sides have crossed. A challenged call is ended too, and offered again
+        with credentials: a sender without credentials must not hold ports of a relay. The same applies to an unknown
+        call, because anybody can write a To tag. An answered call is kept when an offer within it is refused.
         """
         caller = offer.call_id, offer.from_tag
         self._under_way[caller] -= 1
         if self._under_way[caller] > 0:
             return []
         del self._under_way[caller]
-        if refused_with is None or not offer.from_tag:
+        if refused_with is None or not offer.from_tag or (offer.call_id, offer.to_tag) in self._under_way:
             return []
         return [Release(*caller, unless_answered=not offer.begins)]
 
