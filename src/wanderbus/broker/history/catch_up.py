@@ -268,7 +268,8 @@ class CatchUp:
     def _use(self, row: SubscriptionRow, asked: AskedPiece, given: HistoryRead) -> None:
         session = self._session(row)
         taken = TakenEvents(row.last_us)
-        cursor = self._take(session, row, taken, given.events, is_history=True)
+        # What came here for a session that moves is no past of it, although it is read from the log.
+        cursor = self._take(session, row, taken, given.events, is_history=not row.history[0].is_handover)
         if cursor is not None:
             self._write(session, row, taken, cursor)
             return
