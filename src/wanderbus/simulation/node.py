@@ -75,19 +75,26 @@ class Node:
         self.rebind(sockets, streams)
 
     def rebind(self, sockets: Mapping[str, Address], streams: Mapping[str, Address] | None = None) -> None:
-        """Close every socket and open these, by name; the machine is notified of the streams that this ends."""
+        """Close every socket and open these, by name; the machine is notified of the streams that this ends.
+
+        With None in place of ``streams`` these stay.
+        """
         for address in self._sockets.values():
             self._bound_to.unbind(address)
         self._sockets = dict(sockets)
         self._bound_to = self.wire
         for name, address in sockets.items():
             self.wire.bind(address, self._receiver(name))
-        if ended := self._streams.bind(dict(streams or {})):
+        if streams is not None and (ended := self._streams.bind(dict(streams))):
             self.feed(ended)
 
     def close_any_stream(self, name: str) -> None:
         """Close one of the connections of the socket ``name``, if it has any."""
         self._streams.close_any(name)
+
+    def lose_mappings(self) -> None:
+        """Break the connections as a NAT that forgets them."""
+        self._streams.lose_mappings()
 
     def kill(self) -> None:
         """Stop at once, as by kill -9."""

@@ -41,7 +41,7 @@ _NG_PORT: Final = 5074
 LINKS_PORT: Final = 5075
 """Port of the links to the other servers of an event domain."""
 ECI_ADDRESS: Final[Address] = (SERVER_IP, 5073)
-_FINGERPRINT: Final = bytes(range(32))
+FINGERPRINT: Final = bytes(range(32))
 
 
 def password_of(user: str) -> str:
@@ -146,7 +146,7 @@ class SimulatedServer:
             authenticator=Authenticator(DOMAIN, password_of, random.token(16)),
             encryption=self.encryption,
             reset_key=self._reset_key,
-            fingerprint=_FINGERPRINT if self.encryption else b"",
+            fingerprint=FINGERPRINT if self.encryption else b"",
             rudp=self._rudp,
             baseline=None if self.eci is None else Baseline(self.eci, key=self._reset_key),
             servers=None if member is None else member.make_parts(state),
@@ -165,7 +165,7 @@ class SimulatedServer:
             self._network,
             self._report,
             streams=streams,
-            fingerprint=_FINGERPRINT,
+            fingerprint=FINGERPRINT,
         )
         self._access.perform(access.start(self._world.wall_us, self._world.now))
         self.storage.save_later(state)

@@ -28,6 +28,9 @@ REPEAT_S_MAX: Final = 8.0
 
 EPHEMERAL_PORT: Final = 49_152
 
+_NOWHERE: Final[Address] = ("0.0.0.0", 0)
+"""Address that no host has."""
+
 _Kind = Literal["TCP", "TLS"]
 
 
@@ -97,6 +100,27 @@ class StreamHost:
                 self._network.listeners[address] = (self, name)
         return inputs
 
+    def listen(self, name: str, address: Address) -> None:
+        """Listen at one more address; the connections stay."""
+        self._sockets[name] = address
+        self._network.listeners[address] = (self, name)
+
+    def stop_listening(self, name: str) -> None:
+        """End :meth:`listen`, and close the connections of this socket."""
+        self._network.listeners.pop(self._sockets.pop(name), None)
+        for number in [number for number, socket in self._names.items() if socket == name]:
+            self.close(number)
+
+    def lose_mappings(self) -> None:
+        """Break each connection as a NAT that forgets it: who sends here is reset, who sends from there not answered."""
+        for end in self._ends.values():
+            if (other := end.other) is not None:
+                end.other, other.other = (
+                    StreamEnd(each.host, 0, (each.local[0], 0) if each is other else _NOWHERE, each.peer, None)
+                    for each in (other, end)
+                )
+                end.other.closed = other.other.closed = True
+
     def kill(self) -> None:
         """End the process; its system resets every connection."""
         ends = list(self._ends.values())
@@ -123,6 +147,11 @@ class StreamHost:
         if end is not None:
             self._lose(end, "closed here")
             self._notify_other(end, "closed by the other side")
+
+    def close_target(self, target: StreamTarget) -> None:
+        """Close the connection that was opened to ``target``, if there is one."""
+        if end := self._by_target.get(target):
+            self.close(end.number)
 
     def close_any(self, name: str) -> None:
         """Close one of the connections of the socket ``name``, if it has any."""

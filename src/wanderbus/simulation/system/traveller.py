@@ -158,20 +158,9 @@ class Traveller(SimulatedHost[AgentMachine]):
     def start(self) -> None:
         """Start the agent process and subscribe (again)."""
         self._life += 1
-        properties = AgentProperties(
-            uri=self.uri,
-            server=SERVER_ADDRESS,
-            broker=BROKER_URI,
-            device=self._device,
-            epoch=int.from_bytes(self._random.token(7), "big"),
-            password=password_of(self.name),
-            encryption=self._encryption,
-            data_transport=self._data_transport,
-            transport=self.transport,
-        )
         sockets = self._addresses()
         agent = AgentMachine(
-            properties, self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp
+            self._properties(), self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp
         )
         self.node = Node(
             self.name,
@@ -189,6 +178,20 @@ class Traveller(SimulatedHost[AgentMachine]):
         self._in_hand.clear()
         self._asked = set(range(1, len(self.expressions) + 1)) - self.late
         self.feed(Connect(), *(self._subscribe(request) for request in self._asked))
+
+    def _properties(self) -> AgentProperties:
+        """Return the properties of the agent in a new life."""
+        return AgentProperties(
+            uri=self.uri,
+            server=SERVER_ADDRESS,
+            broker=BROKER_URI,
+            device=self._device,
+            epoch=int.from_bytes(self._random.token(7), "big"),
+            password=password_of(self.name),
+            encryption=self._encryption,
+            data_transport=self._data_transport,
+            transport=self.transport,
+        )
 
     def _subscribe(self, request: int) -> AskBroker:
         """Request a subscription: an existing one continues from its committed position."""
