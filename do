@@ -63,6 +63,7 @@ SOAK = (
     ("simulation of restored servers", ["wanderbus", "sim", "--layer", "restore", "--seeds"], "60", "2000"),
     ("simulation of moved channels", ["wanderbus", "sim", "--layer", "moved", "--seeds"], "40", "1000"),
     ("simulation of sessions that move", ["wanderbus", "sim", "--layer", "handover", "--seeds"], "60", "2000"),
+    ("simulation of the mobility matrix", ["wanderbus", "sim", "--layer", "matrix", "--seeds"], "220", "11000"),
     ("power cuts", ["faults", "powercut", "--points"], "300", "10000"),
     ("restorations from copies", ["faults", "restore", "--points"], "40", "1000"),
     ("kills", ["faults", "crash", "--cycles"], "40", "2000"),
@@ -103,6 +104,8 @@ COMMANDS = {
         ./do domainkill [ARGUMENTS of python -m faults domainkill]""",
     "modelchange": """change the model of channels under load, and compare what subscribers got with what was accepted
         ./do modelchange [ARGUMENTS of python -m faults modelchange]""",
+    "matrix": """run each change of place with each transport, path and activity, and write one table (about a minute)
+        ./do matrix [--cell A/B/C/D] [--seeds N] [ARGUMENTS of python -m faults matrix]""",
     "powercut": """cut the power of a recorded disk at random points, and compare the recovered state with the promises
         ./do powercut [ARGUMENTS of python -m faults powercut]""",
     "restore": """restore servers, agents, outboxes, lakes and domains from copies, and look for silent losses
@@ -135,6 +138,7 @@ PROGRAMS = {
     "enginekill": ("the kills of the engine", "faults enginekill"),
     "domainkill": ("the kills in a domain", "faults domainkill"),
     "modelchange": ("the changes of the model", "faults modelchange"),
+    "matrix": ("the mobility matrix", "faults matrix"),
     "powercut": ("the power cuts", "faults powercut"),
     "restore": ("the restorations", "faults restore"),
     "sabotage": ("the sabotages", "faults sabotage"),

@@ -6,7 +6,9 @@ import importlib
 import sys
 from typing import Final
 
-NAMES: Final = ("crash", "domainkill", "enginekill", "lakekill", "modelchange", "powercut", "restore", "sabotage")
+NAMES: Final = (
+    *("crash", "domainkill", "enginekill", "lakekill", "matrix", "modelchange", "powercut", "restore", "sabotage"),
+)
 
 
 def main() -> int:

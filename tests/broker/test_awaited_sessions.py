@@ -322,6 +322,17 @@ def test_an_awaited_session_is_reported_once_it_is_durable(wanted: Subscription)
     assert target.of_kind(AwaitedEffective)
 
 
+def test_l01_events_that_come_for_an_awaited_session_are_not_of_the_past() -> None:
+    source, target = server("south"), server("west")
+    awaiting(target, source.subscribed(source.attach(), "N > 0"))
+    head = head_of(target)
+    target.publish(target.attach(BOB), 1)
+    fence(source, head)
+    target.give(ImportSession(exported(source)))
+    (notify,) = target.received(target.attach(), Notify)
+    assert (notify.number, notify.is_history) == (1, False)
+
+
 @pytest.mark.parametrize("with_rows", [False, True])
 def test_an_awaited_session_and_its_interest_survive_a_restart(wanted: Subscription, with_rows: bool) -> None:
     target = Access(BrokerConfig(server="south", domain="example.org"))

@@ -190,6 +190,23 @@ def test_a_moving_side_knows_at_once_and_the_other_when_it_sends() -> None:
     assert [reason for _, reason in two.right.closed] == ["timed out"]
 
 
+def test_a_nat_that_forgets_resets_who_is_behind_it_and_is_silent_to_the_other_side() -> None:
+    two = Two()
+    two.say(b"a")
+    two.run(1.0)
+    two.here.lose_mappings()
+    two.run(1e3)
+    assert two.left.closed == two.right.closed == []
+    two.say(b"b", 1)
+    two.answer(b"x")
+    two.run(1.0)
+    assert [reason for _, reason in two.left.closed] == ["reset by the other side"]
+    assert two.right.closed == []
+    two.run(200.0)
+    assert [reason for _, reason in two.right.closed] == ["timed out"]
+    assert (two.left.data, two.right.data) == (b"", b"a")
+
+
 def test_a_killed_process_is_reset_by_its_system_and_reports_nothing() -> None:
     two = Two()
     two.say(b"a")

@@ -37,6 +37,7 @@ def sim(
             " interest: filters between the servers of a domain. links: links between these."
             " ordered, decentralised: servers that share the channels of a domain, in either model."
             " moved: the same while the models and leaders of channels change."
+            " matrix: the cell of the mobility matrix that belongs to the seed."
         ),
     ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="Number of simulations.")] = 200,

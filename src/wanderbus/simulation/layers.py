@@ -12,6 +12,7 @@ from wanderbus.simulation.domains.moved_scenario import MovedScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
 from wanderbus.simulation.domains.restore_scenario import RestoreScenario
 from wanderbus.simulation.handover.scenario import HandoverScenario
+from wanderbus.simulation.matrix.scenario import MatrixScenario
 from wanderbus.simulation.nat.scenario import NATScenario
 from wanderbus.simulation.relay.hostile_scenario import HostileRelayScenario
 from wanderbus.simulation.relay.scenario import RelayScenario
@@ -45,6 +46,7 @@ class Layer(StrEnum):
     RESTORE = "restore"
     MOVED = "moved"
     HANDOVER = "handover"
+    MATRIX = "matrix"
 
 
 SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
@@ -65,6 +67,7 @@ SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
     Layer.RESTORE: RestoreScenario,
     Layer.MOVED: MovedScenario,
     Layer.HANDOVER: HandoverScenario,
+    Layer.MATRIX: MatrixScenario,
 }
 
 

@@ -112,7 +112,7 @@ class StreamHost:
             self.close(number)
 
     def lose_mappings(self) -> None:
-        """Break each connection as a NAT that forgets it: who sends here is reset, who sends from there not answered."""
+        """Break each connection as a NAT that forgets it: who sends here is reset, who sends there is not answered."""
         for end in self._ends.values():
             if (other := end.other) is not None:
                 end.other, other.other = (

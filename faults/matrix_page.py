@@ -1,0 +1,62 @@
+"""The page of the mobility matrix: a row for each change, with the results of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from itertools import product
+from typing import Final
+
+from harness import ROOT
+from wanderbus.simulation.matrix.cells import Activity, Cell, Change, DataTransport, Path, obstacle
+
+PAGE: Final = ROOT / "docs" / "matrix.md"
+
+BEGIN: Final = "<!-- table -->\n"
+END: Final = "<!-- end of table -->\n"
+
+_NAT: Final = "tests/interop/nat"
+REAL_TESTS: Final[Mapping[Change, str]] = {
+    Change.PORT_REBOUND: f"{_NAT}/test_rebinding.py::test_while_sending",
+    Change.INTO_NAT: f"{_NAT}/test_moves.py::test_nothing_is_lost",
+    Change.OUT_OF_NAT: f"{_NAT}/test_moves.py::test_nothing_is_lost",
+    Change.BETWEEN_NATS: f"{_NAT}/test_moves.py::test_nothing_is_lost",
+    Change.BOTH_ENDS: f"{_NAT}/test_moves.py::test_both_move_at_once",
+    Change.SERVER_KILLED: f"{_NAT}/test_restarts.py::test_server_and_relay_while_sending",
+}
+"""Tests of the rows with real processes in network namespaces."""
+
+
+def table(failed: Container[Cell]) -> str:
+    """Return the table in Markdown; the cells in ``failed`` have failed, and all others passed."""
+    columns = list(product(DataTransport, Path))
+    heads = [f"{transport.upper()} {path}" for transport, path in columns]
+    lines = [("change", *heads, "with real processes"), ("---",) * (len(heads) + 2)]
+    for change in Change:
+        cells = [_results([Cell(change, *column, activity) for activity in Activity], failed) for column in columns]
+        lines.append((change.replace("-", " ").replace("nat", "NAT"), *cells, _link(REAL_TESTS.get(change, ""))))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def with_table(page: str, failed: Container[Cell]) -> str:
+    """Return ``page`` with the table between its two marks."""
+    before, _, rest = page.partition(BEGIN)
+    return before + BEGIN + table(failed) + END + rest.partition(END)[2]
+
+
+def _results(cells: list[Cell], failed: Container[Cell]) -> str:
+    """Return the initials of the activities of a column of a change; those that fail are capitals."""
+    if obstacle(cells[0]):
+        return "-"
+    return " ".join(_result(cell, cell in failed) for cell in cells)
+
+
+def _result(cell: Cell, has_failed: bool) -> str:
+    initial = cell.activity[0]
+    return f"**{initial.upper()}**" if has_failed else initial
+
+
+def _link(test: str) -> str:
+    file, _, name = test.partition("::")
+    if not test:
+        return "to come"
+    return f"[{name}](../{file})"

@@ -1,0 +1,74 @@
+"""Worlds of the mobility matrix: each change once, in turns of the columns, and sabotages that they notice (U-09)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from wanderbus.broker.history import catch_up
+from wanderbus.peers.handover.draining import Draining
+from wanderbus.simulation.matrix.cells import CELLS, Change
+from wanderbus.simulation.matrix.scenario import MatrixScenario
+from wanderbus.simulation.relay.relay_host import RelayHost
+
+Patch = pytest.MonkeyPatch
+
+ROW = len(CELLS) // len(Change)
+"""Number of cells of each change."""
+
+FEW = [place * ROW + 7 * place % ROW for place in range(len(Change))]
+"""A seed for each change: seven is no divisor of a row, so the changes have different columns and activities."""
+
+
+@pytest.mark.parametrize("seed", FEW, ids=[str(CELLS[seed]) for seed in FEW])
+def test_u09_each_event_comes_once_in_order_in_both_directions(seed: int) -> None:
+    found = MatrixScenario.run_seed(seed)
+    assert found.problems == []
+    assert found.counts["notifications"] == 2 * found.counts["events"] >= 2 * 15
+
+
+def test_the_few_have_each_change_column_and_activity() -> None:
+    cells = [CELLS[seed] for seed in FEW]
+    assert [cell.change for cell in cells] == [*Change]
+    assert {cell[1:3] for cell in cells} == {cell[1:3] for cell in CELLS}
+    assert {cell.activity for cell in cells} == {cell.activity for cell in CELLS}
+
+
+def read_again(patch: Patch) -> None:
+    patch.setattr(catch_up, "is_read", lambda event, cuts, *, decentralised: False)
+
+
+def move_nothing(patch: Patch) -> None:
+    patch.setattr(Draining, "go_on", lambda self, now: None)
+
+
+def answer_past_the_relay(patch: Patch) -> None:
+    patch.setattr("wanderbus.sip.proxy.response_forwarding.describes", lambda message: False)
+
+
+def relay_no_connection(patch: Patch) -> None:
+    patch.setattr(RelayHost, "_forward", lambda self, given: None)
+
+
+def do_nothing_meanwhile(patch: Patch) -> None:
+    patch.setattr(MatrixScenario, "_begin_activity", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "name", "problem"),
+    [
+        (read_again, "server-changed/udp/direct/publishing", "out of order"),
+        (move_nothing, "server-drained/tcp/direct/idle", "the mover's session is not at"),
+        (answer_past_the_relay, "into-nat/udp/relay/idle", "mover: sends to"),
+        (relay_no_connection, "new-address/tcp/relay/idle", "not begun"),
+        (do_nothing_meanwhile, "port-rebound/udp/direct/draining", "the mover is not draining at the change"),
+    ],
+)
+def test_a_broken_cell_is_noticed(
+    monkeypatch: Patch, sabotage: Callable[[Patch], None], name: str, problem: str
+) -> None:
+    seed = [str(cell) for cell in CELLS].index(name)
+    sabotage(monkeypatch)
+    found = MatrixScenario.run_seed(seed).problems
+    assert any(problem in each for each in found), found
