@@ -16,11 +16,16 @@ END: Final = "<!-- end of table -->\n"
 
 _NAT: Final = "tests/interop/nat"
 REAL_TESTS: Final[Mapping[Change, str]] = {
+    Change.NEW_ADDRESS: f"{_NAT}/test_matrix_rows.py::test_a_new_address",
     Change.PORT_REBOUND: f"{_NAT}/test_rebinding.py::test_while_sending",
     Change.INTO_NAT: f"{_NAT}/test_moves.py::test_nothing_is_lost",
     Change.OUT_OF_NAT: f"{_NAT}/test_moves.py::test_nothing_is_lost",
     Change.BETWEEN_NATS: f"{_NAT}/test_moves.py::test_nothing_is_lost",
     Change.BOTH_ENDS: f"{_NAT}/test_moves.py::test_both_move_at_once",
+    Change.DEVICE_SWITCHED: f"{_NAT}/test_matrix_rows.py::test_another_device",
+    Change.OFF_AND_ON: f"{_NAT}/test_matrix_rows.py::test_off_and_on",
+    Change.SERVER_CHANGED: f"{_NAT}/test_matrix_rows.py::test_another_server",
+    Change.SERVER_DRAINED: f"{_NAT}/test_matrix_rows.py::test_a_drained_server",
     Change.SERVER_KILLED: f"{_NAT}/test_restarts.py::test_server_and_relay_while_sending",
 }
 """Tests of the rows with real processes in network namespaces."""
@@ -33,7 +38,7 @@ def table(failed: Container[Cell]) -> str:
     lines = [("change", *heads, "with real processes"), ("---",) * (len(heads) + 2)]
     for change in Change:
         cells = [_results([Cell(change, *column, activity) for activity in Activity], failed) for column in columns]
-        lines.append((change.replace("-", " ").replace("nat", "NAT"), *cells, _link(REAL_TESTS.get(change, ""))))
+        lines.append((change.replace("-", " ").replace("nat", "NAT"), *cells, _link(REAL_TESTS[change])))
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -57,6 +62,4 @@ def _result(cell: Cell, has_failed: bool) -> str:
 
 def _link(test: str) -> str:
     file, _, name = test.partition("::")
-    if not test:
-        return "to come"
     return f"[{name}](../{file})"

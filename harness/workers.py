@@ -95,6 +95,10 @@ class Worker:
             raise WorkerError(message)
         return message
 
+    def kill(self) -> None:
+        """End the process as by kill -9; messages that it has sent can still be received."""
+        self._process.kill()
+
     def close(self) -> None:
         """End the process."""
         self._process.terminate()

@@ -60,6 +60,7 @@ def test_u09_each_combination_is_a_cell_or_cannot_exist() -> None:
 
 
 def test_each_named_test_exists() -> None:
+    assert set(REAL_TESTS) == set(Change)
     for change, test in REAL_TESTS.items():
         file, _, name = test.partition("::")
         parsed = ast.parse((ROOT / file).read_text(encoding="utf-8"))

@@ -30,15 +30,22 @@ class Arrival(NamedTuple):
 
 
 async def subscribe(line: Line, options: Mapping[str, Any]) -> None:
-    """Subscribe and serve requests: for a moment, report when the first event younger than it arrived, or None. For a
-    number of events, wait until all have arrived, report all arrivals, and end.
+    """Subscribe and serve requests: for a moment, report when the first event younger than it arrived, or None. For the
+    name of a server, hand the session over to it. For a number of events, wait until all have arrived, report all
+    arrivals, and end.
     """
     arrivals: list[Arrival] = []
     async with _agent(options) as agent, agent.subscribe(SUBJECT, "Number >= 0") as notifications:
         reading = asyncio.get_running_loop().create_task(_read(notifications, arrivals))
         line.send("ready")
         while not isinstance(asked := await line.receive(), int):
-            line.send(agent.data_path if asked == "way" else await _first_after(arrivals, asked))
+            if asked == "way":
+                line.send(agent.data_path)
+            elif isinstance(asked, str):
+                await agent.handover(asked)
+                line.send("done")
+            else:
+                line.send(await _first_after(arrivals, asked))
         until_s = time.monotonic() + HEAL_S_MAX
         while len({each.number for each in arrivals}) < asked and time.monotonic() < until_s:
             await asyncio.sleep(0.02)
@@ -68,6 +75,23 @@ async def publish(line: Line, options: Mapping[str, Any]) -> None:
                     number += 1
                     await asyncio.sleep(began_s + (number - first) / EVENTS_PER_S - time.monotonic())
             line.send(number)
+
+
+async def commit_each(line: Line, options: Mapping[str, Any], resume: wanderbus.Position | None) -> None:
+    """Report each event's number with its position, from the last position that was committed on."""
+    async with _agent(options) as agent, agent.subscribe(SUBJECT, "Number >= 0", resume=resume) as notifications:
+        line.send("ready")
+        async for notification in notifications:
+            line.send((notification.event["Number"], notification.position))
+
+
+async def drain(line: Line, options: Mapping[str, Any]) -> None:
+    """Let the server of an administrator drain, until it has no session left to move."""
+    async with _agent(options) as agent:
+        left = (await agent.operator.drain(on=True)).sessions
+        while left:
+            await asyncio.sleep(0.05)
+            left = (await agent.operator.drain()).sessions
 
 
 async def _read(notifications: AsyncIterator[wanderbus.Notification], arrivals: list[Arrival]) -> None:

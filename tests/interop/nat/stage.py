@@ -96,8 +96,8 @@ class Stage:
             stage._publisher, stage._subscriber = (
                 stack.enter_context(Worker(namespace=internet.namespaces.name(host))) for host in (ALICE, BOB)
             )
-            stage._publisher.start(sides.publish, stage._agent(ALICE, transport))
-            stage._subscriber.start(sides.subscribe, stage._agent(BOB, transport)).receive()
+            stage._publisher.start(sides.publish, stage.agent_settings(ALICE, transport))
+            stage._subscriber.start(sides.subscribe, stage.agent_settings(BOB, transport)).receive()
             stage._publisher.receive()
             yield stage
 
@@ -148,13 +148,19 @@ class Stage:
         assert received_s is not None, f"no event came within {sides.HEAL_S_MAX:g} s"
         return received_s - moment_s
 
+    def hand_over(self, server: str) -> None:
+        """Let the subscriber's session go to another server."""
+        self._subscriber.send(server)
+        assert self._subscriber.receive() == "done"
+
     def check(self, published: int) -> None:
         """See that each of so many events came once, and in order."""
         self._subscriber.send(published)
         arrivals: list[sides.Arrival] = self._subscriber.receive()
         assert [each.number for each in arrivals] == list(range(published))
 
-    def _agent(self, user: str, transport: str) -> dict[str, str]:
+    def agent_settings(self, user: str, transport: str) -> dict[str, str]:
+        """Return the settings of a user's agent."""
         data_transport, sip_transport = TRANSPORTS[transport]
         return {
             "uri": f"sip:{user}@{DOMAIN}",
