@@ -27,6 +27,7 @@ from wanderbus.peers.handover.messages import (
     MoveTaken,
     MoveWithdrawn,
     Part,
+    decode,
     encode_offer,
     parts_of,
 )
@@ -363,22 +364,35 @@ def test_an_awaited_session_comes_from_its_source_alone() -> None:
     assert KEY in town["north"].broker.state.awaited
 
 
-def test_an_awaited_session_is_not_offered_by_another_server_too_unless_that_is_its_next_owner() -> None:
+def test_an_awaited_session_is_offered_by_no_other_server() -> None:
     town = Town()
     town["south"].move()
     town.deliver()
     town["north"].asked.clear()
-    assert changes_nothing(town, *parts_of(MOVE, "offer", OFFERED), sender="east") == []
-    assert town.sent.pop()[1] == town.link("north", "east")
-    later = Move(ALICE, "default", 2**62)
+    for epoch in (MOVE.owner_epoch, 2**62):
+        move = Move(ALICE, "default", epoch)
+        assert changes_nothing(town, *parts_of(move, "offer", OFFERED), sender="east") == []
+        sender, link, payload = town.sent.pop()
+        refused = decode(payload[1:])
+        assert (sender, link) == ("north", town.link("north", "east"))
+        assert isinstance(refused, MoveRefused)
+        assert refused.reason == "the session is awaited from south"
     town.run()
     assert moved_to_north(town)
-    other = Town()
-    other["south"].move()
-    other.deliver()
-    other.say("east", "north", *parts_of(later, "offer", OFFERED))
-    (row,) = other["north"].broker.state.awaited.values()
-    assert (row.source, row.owner_epoch) == ("east", 2**62)
+
+
+def test_an_offer_for_a_session_that_is_on_its_way_is_refused_at_both_ends() -> None:
+    """Two servers may have sessions of one name; each would wait for the other's for ever."""
+    town = Town()
+    phone = town["north"].attach(ALICE, "phone")
+    town["north"].close(phone)
+    town["south"].move("north")
+    town["north"].move("south")
+    town.run()
+    assert [len(town[name].ended) for name in ("south", "north")] == [1, 1]
+    assert all("on its way" in each.reason for name in ("south", "north") for each in town[name].ended)
+    assert not town["south"].broker.state.awaited
+    assert not town["north"].broker.state.awaited
 
 
 @pytest.mark.parametrize("sender", ["north", "east"])

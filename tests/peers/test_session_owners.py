@@ -44,6 +44,11 @@ class Rows:
         self.exports: set[str] = set()
         self.awaited: dict[str, AwaitedRow] = {}
 
+        self.publishers: set[tuple[str, str]] = set()
+
+    def has_published(self, user: str, device: str) -> bool:
+        return (user, device) in self.publishers
+
     def sessions_of(self, user: str) -> tuple[SessionRow, ...]:
         return tuple(each for each in self.rows if each.user == user)
 
@@ -214,6 +219,14 @@ def test_the_owner_has_subscriptions_or_notifications_that_wait(row: SessionRow,
     south.give(ServerMessageReceived(EAST, "east", payload))
     contact = SOUTH if is_owner else ""
     assert south.asked == [(EAST, OwnerAnswered(7, contact, takes_at=SOUTH, is_exact=is_owner))]
+
+
+def test_l04_the_server_that_knows_the_publishes_of_a_device_is_the_owner() -> None:
+    south = South(session(devices=["phone"]))
+    for publishers in ((), ((ALICE, "phone"),)):
+        south.rows.publishers.update(publishers)
+        south.give(ServerMessageReceived(EAST, "east", owner_messages.encode(OwnerAsked(7, ALICE))[1:]))
+    assert [each.contact for _, each in south.asked if isinstance(each, OwnerAnswered)] == ["", SOUTH]
 
 
 def test_a_call_that_returns_is_served_here_because_its_caller_could_not_reach_the_owner() -> None:

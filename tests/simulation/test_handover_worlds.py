@@ -13,7 +13,9 @@ from wanderbus.broker.engine import matched_delivery
 from wanderbus.broker.history import catch_up
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.publish import delivery
+from wanderbus.broker.publish.former_servers import FormerServers
 from wanderbus.broker.rollback.attachments import Attachments
+from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.sessions.awaited_sessions import AwaitedSessions
 from wanderbus.broker.sessions.handover import Handover
@@ -55,6 +57,7 @@ def test_two_dozen_seeds_have_enough_happening_in_them(results: list[Result]) ->
         ("requested", 90),
         ("moves", 30),
         ("roamed", 10),
+        ("visits", 20),
         ("replies", 700),
         ("held_back", 200),
         ("crashes", 35),
@@ -267,6 +270,57 @@ def leave_links_open_at_the_fence(patch: Patch) -> None:
     patch.setattr(TurnedAway, "close", lambda self, session: None)
 
 
+def ask_no_former_server(patch: Patch) -> None:
+    patch.setattr(FormerServers, "attached", lambda self, link, was_at: self._state.server)
+
+
+def forget_that_a_device_has_gone(patch: Patch) -> None:
+    patch.setattr(session_moves, "_go", lambda state, key, server: None)
+
+
+def take_over_no_publishes(patch: Patch) -> None:
+    patch.setattr(session_moves, "_add_publisher", lambda state, key, row: None)
+
+
+def publish_before_the_past_is_here(patch: Patch) -> None:
+    after_past = DecentralisedEvents.after_past
+
+    def at_once(self: DecentralisedEvents, source: str, past: Any, done: Any) -> None:
+        if "_learn" in repr(done):
+            done()
+        else:
+            after_past(self, source, past, done)
+
+    patch.setattr(DecentralisedEvents, "after_past", at_once)
+
+
+def ask_one_former_server(patch: Patch) -> None:
+    learn = FormerServers._learn
+
+    def alone(self: FormerServers, link: Any, given: Any) -> None:
+        learn(self, link, msgspec.structs.replace(given, next_server=""))
+
+    patch.setattr(FormerServers, "_learn", alone)
+
+
+def leave_circles(patch: Patch) -> None:
+    ask = FormerServers._ask
+
+    def once(self: FormerServers, link: Any, servers: tuple[str, ...], named: str = "") -> None:
+        if not named:
+            ask(self, link, servers)
+
+    patch.setattr(FormerServers, "_ask", once)
+
+
+def keep_the_link_of_a_device_that_has_gone(patch: Patch) -> None:
+    patch.setattr(TurnedAway, "close_device", lambda self, user, device: None)
+
+
+def let_sessions_cross(patch: Patch) -> None:
+    patch.setattr(LeavingSessions, "__contains__", lambda self, key: False)
+
+
 SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (pass_over_nothing_in_the_log, " twice", (1, 2)),
     (take_arrivals_from_before_the_cut, " twice", (4, 19)),
@@ -293,6 +347,14 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (repeat_nothing_on_a_new_link, " still ", (4, 11)),
     (give_heads_before_the_engine_has_matched, " has missed ", (2, 20)),
     (leave_links_open_at_the_fence, "KeyError", (1, 2)),
+    (ask_no_former_server, " after a later one of ", (5, 11)),
+    (forget_that_a_device_has_gone, "was accepted as", (5, 11)),
+    (take_over_no_publishes, "was accepted as", (5, 35)),
+    (publish_before_the_past_is_here, " after a later one of ", (125, 155)),
+    (ask_one_former_server, "was accepted as", (5, 125)),
+    (leave_circles, " waits for answers", (53,)),
+    (keep_the_link_of_a_device_that_has_gone, "was accepted as", (449,)),
+    (let_sessions_cross, " still ", (5, 11)),
 ]
 
 

@@ -155,6 +155,8 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         ),
         "session_awaited",
     ),
+    (records.DeviceCame(at_us=14, user=USER, device="pda", publishers=b"\x80"), "device_came"),
+    (records.DeviceGone(at_us=14, user=USER, device="pda", server="s2"), "device_gone"),
     (records.SessionNotAwaited(at_us=14, user=USER, session="default"), "session_not_awaited"),
     (
         records.SessionImported(at_us=14, user=USER, session="default", owner_epoch=2, export=b"\x80"),

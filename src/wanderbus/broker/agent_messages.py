@@ -11,7 +11,8 @@ from wanderbus.broker.basics import Basics
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.publish.acceptance import DISK_FULL
-from wanderbus.broker.publish.publishing import PublisherMessage, Publishing
+from wanderbus.broker.publish.held_publishes import PublisherMessage
+from wanderbus.broker.publish.publishing import Publishing
 from wanderbus.broker.readers import Link
 from wanderbus.broker.rollback.rollback import Rollback
 from wanderbus.broker.servers.advertisements import Advertisements

@@ -51,6 +51,7 @@ from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.decisions import Conditions
 from wanderbus.broker.publish.delivery import Delivery
+from wanderbus.broker.publish.former_servers import FormerServers
 from wanderbus.broker.publish.publishing import Publishing
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
@@ -65,7 +66,7 @@ from wanderbus.broker.servers.peer_events import PeerEvents
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.sessions.devices import Devices
-from wanderbus.broker.sessions.handover_messages import SessionMoveEnded
+from wanderbus.broker.sessions.handover_messages import FormerServerSilent, PastTold, SessionMoveEnded
 from wanderbus.broker.sessions.visitor_limit import UserDevice
 from wanderbus.broker.signals import BrokerOutput, OfDevices, OfPeers
 from wanderbus.broker.state.broker_clock import BrokerClock
@@ -163,6 +164,7 @@ class Broker:
         delivery = Delivery(basics, subscriptions, self._catch_up, engine, events_max, self._phases)
         self._peers = PeerEvents(basics, kernel, subscriptions, delivery, self._catch_up, engine, filters, rollback)
         self._backlog = MessageQueue(basics.links, basics.journal, basics.config)
+        former = FormerServers(basics, self._peers.decentralised)
         self._devices = Devices(
             basics,
             self._extensions.hook,
@@ -176,6 +178,7 @@ class Broker:
             self._settled,
             self._interest,
             self._peers.after_past,
+            former,
         )
         publishing = Publishing(
             basics,
@@ -186,6 +189,7 @@ class Broker:
             advertisements,
             self._settled,
             self._peers.decentralised,
+            former,
         )
         self._admin = Admin(basics, self._devices.presence, self._devices.ends, self.engine, self._phases)
         self._messages = AgentMessages(
@@ -203,6 +207,8 @@ class Broker:
             **dict.fromkeys(get_args(OfDevices), self._devices.on_input),
             **dict.fromkeys(get_args(OfPeers), self._peers.on_input),
             SessionMoveEnded: self._admin.move_ended,
+            FormerServerSilent: former.silent,
+            PastTold: former.told,
         }
         """Parts that take all inputs of a type."""
         self._backlog.serve_by(self._messages.serve, self._messages.prematch)

@@ -11,7 +11,6 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from wanderbus import protocol
@@ -30,6 +29,7 @@ from wanderbus.client.machine.messages import (
     PublishesDelayed,
     PublishSettled,
     RequestSettled,
+    ServerKnown,
     ServerUnreachable,
     StreamReplaced,
     SubscriptionNotRead,
@@ -177,9 +177,7 @@ class Agent:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
     async def connected(self) -> None:
@@ -547,6 +545,8 @@ class Agent:
                 self._readers.not_read(subscription, waiting)
             case AgentStatusChanged():
                 self._status_changed(output)
+            case ServerKnown(name=name):
+                self._end.keep_server(name)
             case MembershipLost():
                 _log.warning("%s: %s", self.uri, removal_shown(output.reason))
             case ConnectRefused():

@@ -66,6 +66,10 @@ class AgentSockets(Protocol):
         """Return the path of this device's outbox; :class:`ConfigurationError` if it cannot have one."""
         ...
 
+    def keep_server(self, name: str) -> None:
+        """Keep the server that knows what this device has published, for its later agents."""
+        ...
+
     @property
     def left_file(self) -> Path | None:
         """File for the subscriptions that this device leaves without an end; None without a state directory."""
@@ -140,6 +144,11 @@ class MobileEnd:
         """See :meth:`AgentSockets.has_outbox`."""
         return not self.ephemeral and self._outbox.exists()
 
+    def keep_server(self, name: str) -> None:
+        """See :meth:`AgentSockets.keep_server`."""
+        if self._device is not None:
+            self._device.keep_server(name)
+
     @property
     def left_file(self) -> Path | None:
         """See :meth:`AgentSockets.left_file`."""
@@ -175,7 +184,8 @@ class MobileEnd:
         """See :meth:`AgentSockets.open`."""
         self._driver = driver
         self._device = Device(self._state_dir)
-        self.properties = msgspec.structs.replace(self.properties, device=self._device.uuid)
+        identity = {"device": self._device.uuid, "was_at": self._device.server}
+        self.properties = msgspec.structs.replace(self.properties, **identity)
         bound = self._bind(local_address(self._local_address, self.properties.server, offline=self._offline))
         driver.machine = core.AgentMachine(
             self.properties,

@@ -49,6 +49,9 @@ class BaselineEnd:
         given = shared_properties(settings) | {"server": server, "transport": "UDP", "broker": settings.uri}
         return cls(AgentProperties(**given), local_address=settings.local_address)
 
+    def keep_server(self, name: str) -> None:
+        """Nothing is kept: an address is a device of its own."""
+
     def outbox_file(self) -> Path:
         """See :meth:`AgentSockets.outbox_file`."""
         raise ConfigurationError(

@@ -72,11 +72,11 @@ class PublishCalls:
         if isinstance(given, PublishSettled):
             self._settle(given, broker)
             return
-        self.wait_reason = given.reason
         if given.reason:
             _log.warning("publishes wait: %s", given.reason)
-        else:
+        elif self.wait_reason:
             _log.warning("publishes wait no longer")
+        self.wait_reason = given.reason
 
     def _settle(self, publish: PublishSettled, broker: str) -> None:
         self.count(publish)

@@ -89,9 +89,15 @@ class SessionsByUser(Protocol):
         """Return the sessions of a user."""
         ...
 
+    def has_published(self, user: str, device: str) -> bool:
+        """Return whether a device has published to decentralised channels here."""
+        ...
+
 
 def owns(server: SessionsByUser, user: str, session: str = "") -> bool:
     """Return whether a server has subscriptions of ``user``, or notifications that wait, or a session that moved there.
+
+    So it does if it alone recognises what a device of the user has published (decision 0149).
 
     While a session is on its way to another server, it is still here: it has to be nowhere else.
     """
@@ -99,6 +105,7 @@ def owns(server: SessionsByUser, user: str, session: str = "") -> bool:
         each.key in server.exports
         if each.is_fenced
         else bool(each.subscriptions or each.waiting or each.owner_epoch > 1)
+        or any(server.has_published(user, device) for device in each.devices)
         for each in _sessions(server, user, session)
     )
 

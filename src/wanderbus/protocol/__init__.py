@@ -34,7 +34,8 @@ class Attach(AgentMessage, frozen=True, tag=1):
     for this device unless ``keep_queue`` (SPEC X20). The broker sends a subscription only after :class:`Read`.
     With ``is_filtering`` the agent may send :class:`RequestFilters`; it holds back nothing before the answer. A broker
     that does not know the highest ``received`` position, or the last ids ``seen``, has lost records (decision 0108).
-    ``knows_waits`` is true if :class:`PublishesWait` may be sent to it.
+    ``knows_waits`` is true if :class:`PublishesWait` may be sent to it. ``was_at`` is the server of the domain at which
+    the device was last (decision 0149).
     """
 
     epoch: Number
@@ -46,6 +47,7 @@ class Attach(AgentMessage, frozen=True, tag=1):
     received: Position | None = None
     seen: tuple[EventId, ...] = ()
     knows_waits: bool = False
+    was_at: str = ""
 
 
 class Publish(AgentMessage, frozen=True, tag=2):
@@ -348,6 +350,7 @@ class Attachment(BrokerMessage, frozen=True, tag=1):
 
     ``removed`` is the reason if the device had been removed from its session meanwhile: ``grace``, ``kicked``,
     ``hook`` or a bound. ``taken``, for servers, is what the device has acknowledged. Publishes have a bound, too.
+    The device is at ``server`` now, "" while that has to learn from the former one what the device has published.
     """
 
     epoch: Number
@@ -356,6 +359,7 @@ class Attachment(BrokerMessage, frozen=True, tag=1):
     earlier: tuple[tuple[Number, Number], ...] = ()
     taken: Number = 0
     event_bytes_max: Number = EVENT_BYTES_MAX
+    server: str = ""
 
 
 class PublishAccepted(BrokerMessage, frozen=True, tag=2):

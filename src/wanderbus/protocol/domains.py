@@ -18,9 +18,13 @@ class SettleInterest(AgentMessage, frozen=True, tag=27):
 
 
 class PublishesWait(BrokerMessage, frozen=True, tag=17):
-    """Publishes of this link wait, for ``reason``; with "" they wait no longer. They need not be sent again."""
+    """Publishes of this link wait, for ``reason``; with "" they wait no longer. They need not be sent again.
+
+    If a ``server`` is named, the device is there now, as in an attachment.
+    """
 
     reason: str
+    server: str = ""
 
 
 class MoveSession(AgentMessage, frozen=True, tag=40):

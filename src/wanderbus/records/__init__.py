@@ -16,6 +16,8 @@ import msgspec
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.records.bases import Record as Record
 from wanderbus.records.moves import Cut as Cut
+from wanderbus.records.moves import DeviceCame as DeviceCame
+from wanderbus.records.moves import DeviceGone as DeviceGone
 from wanderbus.records.moves import DrainingChanged as DrainingChanged
 from wanderbus.records.moves import ExportDropped as ExportDropped
 from wanderbus.records.moves import OfMoves as OfMoves
@@ -25,7 +27,7 @@ from wanderbus.records.moves import SessionImported as SessionImported
 from wanderbus.records.moves import SessionNotAwaited as SessionNotAwaited
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 15
+SCHEMA_VERSION: Final = 16
 
 SPARK: Final = "spark"
 """The matching engine that runs on Spark, as a record of an event names it."""

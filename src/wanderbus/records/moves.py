@@ -75,5 +75,30 @@ class SessionImported(Record, frozen=True, tag="session_imported", kw_only=True)
     export: bytes
 
 
-OfMoves = SessionFenced | ExportDropped | DrainingChanged | SessionAwaited | SessionNotAwaited | SessionImported
-"""Records about sessions that move to another server, or from there."""
+class DeviceCame(Record, frozen=True, tag="device_came", kw_only=True):
+    """A device has come from another server, which knows its ``publishers``: they are opaque outside the broker."""
+
+    user: str
+    device: str
+    publishers: bytes
+
+
+class DeviceGone(Record, frozen=True, tag="device_gone", kw_only=True):
+    """A device is at another ``server`` now, which has been told what the device has published here."""
+
+    user: str
+    device: str
+    server: str
+
+
+OfMoves = (
+    SessionFenced
+    | ExportDropped
+    | DrainingChanged
+    | SessionAwaited
+    | SessionNotAwaited
+    | SessionImported
+    | DeviceCame
+    | DeviceGone
+)
+"""Records about sessions and devices that move to another server, or from there."""

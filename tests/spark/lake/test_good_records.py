@@ -34,6 +34,8 @@ from wanderbus.records import (
     Changed,
     Delivery,
     Detected,
+    DeviceCame,
+    DeviceGone,
     DialogStored,
     DrainingChanged,
     Drop,
@@ -120,6 +122,8 @@ RECORDS: Final[Sequence[Record]] = (
         at_us=NOW_US, user=BOB, session="default", owner_epoch=2, source="s2", subscriptions=(SUBSCRIPTION,)
     ),
     SessionNotAwaited(at_us=NOW_US, user=BOB, session="default"),
+    DeviceCame(at_us=NOW_US, user=BOB, device="pda", publishers=b"?"),
+    DeviceGone(at_us=NOW_US, user=BOB, device="pda", server="s2"),
     SessionImported(at_us=NOW_US, user=BOB, session="default", owner_epoch=2, export=b"?"),
     SchemaDeclared(
         at_us=NOW_US, subject="Departure", version=1, by=BOB, attributes=(DeclaredAttribute("Row", "Integer"),)

@@ -26,6 +26,8 @@ from wanderbus.records import (
     Changed,
     Delivery,
     Detected,
+    DeviceCame,
+    DeviceGone,
     DialogStored,
     DrainingChanged,
     Drop,
@@ -180,6 +182,8 @@ records: st.SearchStrategy[Record] = st.one_of(
         subscriptions=st.lists(subscriptions, max_size=2).map(tuple),
     ),
     st.builds(SessionNotAwaited, **_member),
+    st.builds(DeviceCame, at_us=times, user=texts, device=texts, publishers=st.binary(max_size=20)),
+    st.builds(DeviceGone, at_us=times, user=texts, device=texts, server=texts),
     st.builds(SessionImported, **_member, owner_epoch=numbers, export=st.binary(max_size=20)),
     st.builds(SchemaDeclared, at_us=times, subject=texts, version=numbers, attributes=declared, by=texts),
     st.builds(

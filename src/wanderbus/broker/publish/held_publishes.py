@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
+from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.readers import Link
 from wanderbus.limits import HELD_BYTES_MAX
+
+PublisherMessage: TypeAlias = protocol.Publish | protocol.PublishFor
+"""Messages with an event to publish."""
 
 Message = TypeVar("Message")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
 
 from msgspec import structs
 
@@ -18,7 +17,8 @@ from wanderbus.broker.publish.acceptance import (
 )
 from wanderbus.broker.publish.decisions import Delivered, Offered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
-from wanderbus.broker.publish.held_publishes import HeldPublishes
+from wanderbus.broker.publish.former_servers import FormerServers
+from wanderbus.broker.publish.held_publishes import HeldPublishes, PublisherMessage
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
@@ -31,9 +31,6 @@ from wanderbus.event import Event, EventId
 from wanderbus.protocol.outbox_order import OUT_OF_TURN, OutboxOrder
 from wanderbus.records import Acceptance
 from wanderbus.subscription import Subscription
-
-PublisherMessage: TypeAlias = protocol.Publish | protocol.PublishFor
-"""Messages with an event to publish."""
 
 
 class Publishing:
@@ -49,6 +46,7 @@ class Publishing:
         advertisements: Advertisements,
         settled: SettledInterest,
         decentralised: DecentralisedEvents | None,
+        former: FormerServers,
     ) -> None:
         self._conditions = basics.conditions
         self._state = basics.state
@@ -62,6 +60,8 @@ class Publishing:
         self._settled = settled
         self._held: HeldPublishes[PublisherMessage] = HeldPublishes(basics.links)
         self._decentralised = decentralised
+        self._former = former
+        former.serve_by(self.publish)
         self._offered: dict[int, tuple[PublisherMessage, Source, Offered]] = {}
         """Coming messages that were read already, and the publisher and event of each, by object identity."""
 
@@ -102,6 +102,10 @@ class Publishing:
         awaited = None if order is None else order.before(source.key, source.number)
         if self._forwarding.is_led_elsewhere(event.subject):
             self._forward(link, source, one, awaited)
+            return
+        if self._former.waiting and self._former.holds(link, source.key, event.subject):
+            if rejected := self._former.hold(link, source.key, len(one.encoded), message):
+                self._refuse(link, source, rejected.reason, rejected.limit)
             return
         if self._settled.missing and self._waits(link, source, message, one):
             return

@@ -8,6 +8,7 @@ from typing import Final
 from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
+from wanderbus.broker.publish.former_servers import FormerServers
 from wanderbus.broker.readers import Link
 from wanderbus.broker.rollback.rollback import Rollback, attachment_of
 from wanderbus.broker.servers.advertisements import Advertisements
@@ -34,6 +35,7 @@ class Attachments:
         filters: PublisherFilters,
         subscriptions: Subscriptions,
         advertisements: Advertisements,
+        former: FormerServers,
     ) -> None:
         self._state = basics.state
         self._journal = basics.journal
@@ -46,6 +48,7 @@ class Attachments:
         self._filters = filters
         self._subscriptions = subscriptions
         self._advertisements = advertisements
+        self._former = former
 
     def attach(self, link: Link, message: protocol.Attach) -> None:
         """Join the session, or refuse; what the device knows of the session and the log is compared with them."""
@@ -78,7 +81,8 @@ class Attachments:
         self._links.attach(link, session)
         self._filters.attached(link, message.epoch)
         link.knows_waits = message.knows_waits
-        self._links.send(link, attachment_of(self._state, link, session, self._links.event_bytes_max, removed))
+        place = self._former.attached(link, self._state.devices[link.key].gone_to or message.was_at)
+        self._links.send(link, attachment_of(self._state, link, session, self._links.event_bytes_max, removed, place))
         if link.unattended or link.is_server:
             self._links.notify(session, ())
         self._presence.moved(link, former, session)

@@ -180,9 +180,12 @@ class Rollback:
 
 
 def attachment_of(
-    state: BrokerState, link: Link, session: SessionRow, event_bytes_max: int, removed: str = ""
+    state: BrokerState, link: Link, session: SessionRow, event_bytes_max: int, removed: str = "", server: str = ""
 ) -> protocol.Attachment:
-    """Return the epochs of a session; its next number is given in the latest epoch of the log."""
+    """Return the epochs of a session; its next number is given in the latest epoch of the log.
+
+    The device is at ``server`` now, "" if it does not have to know.
+    """
     epochs = _epochs_of(state, session)
     if link.unattended:
         # Without an order of messages, an epoch is known only after numbers of it. A rollback is what has to be known.
@@ -190,7 +193,7 @@ def attachment_of(
         epochs = (epochs[0], *[each for each in epochs[1:] if rolled_back and each[0] >= rolled_back][:1])
     *earlier, (present, first) = epochs
     taken = state.devices[link.key].taken if link.is_server else 0
-    return protocol.Attachment(present, removed, first, tuple(earlier), taken, event_bytes_max)
+    return protocol.Attachment(present, removed, first, tuple(earlier), taken, event_bytes_max, server)
 
 
 def _epochs_of(state: BrokerState, session: SessionRow) -> Epochs:

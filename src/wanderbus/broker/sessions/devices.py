@@ -10,6 +10,7 @@ from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import DialogChanged, LinkClosed, LinkOpened
+from wanderbus.broker.publish.former_servers import FormerServers
 from wanderbus.broker.readers import Link
 from wanderbus.broker.rollback.attachments import Attachments
 from wanderbus.broker.rollback.rollback import Rollback
@@ -26,6 +27,8 @@ from wanderbus.broker.sessions.handover_messages import (
     HeadWanted,
     ImportSession,
     KeepSession,
+    PastFound,
+    PastWanted,
     UserUnowned,
 )
 from wanderbus.broker.sessions.presence import Presence
@@ -33,7 +36,9 @@ from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.sessions.unread_warnings import UnreadWarnings
 from wanderbus.broker.signals import OfDevices
-from wanderbus.broker.state.rows import device_key
+from wanderbus.broker.state.decentralised_state import encode_past
+from wanderbus.broker.state.exported_session import encode_publishers, published_by
+from wanderbus.broker.state.rows import device_key, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 
 
@@ -54,6 +59,7 @@ class Devices:
         settled: SettledInterest,
         interest: InterestRequests,
         after_past: AfterPast,
+        former: FormerServers,
     ) -> None:
         self.ends = SessionEnds(basics, subscriptions, engine)
         self.presence = Presence(basics, hook, self.ends)
@@ -63,13 +69,13 @@ class Devices:
         self._messages = messages
         self._settled = settled
         self._interest = interest
-        turned_away = TurnedAway(basics, self.presence, messages)
+        self._turned_away = turned_away = TurnedAway(basics, self.presence, messages)
         self._handover = Handover(basics, subscriptions, turned_away, engine, matched)
         self._awaited = AwaitedSessions(
             basics, self.presence, subscriptions, interest, filters, turned_away, after_past
         )
         self._attachments = Attachments(
-            basics, self.presence, self.ends, self._handover, rollback, filters, subscriptions, advertisements
+            basics, self.presence, self.ends, self._handover, rollback, filters, subscriptions, advertisements, former
         )
         self._unread_warnings = UnreadWarnings(basics)
 
@@ -105,6 +111,31 @@ class Devices:
                 self._handover.unowned(given)
             case ImportSession():
                 self._awaited.import_session(given)
+            case PastWanted():
+                self._tell_past(given)
+
+    def _tell_past(self, given: PastWanted) -> None:
+        """Let a device go that is at another server now; tell that what it did here.
+
+        From then on it has to bring from there what it has published, also after a crash of this server. If it had gone
+        before, this server still names the former one, and so on: the last one in a row knows everything.
+        """
+        self._turned_away.close_device(given.user, given.device)
+        session = self._state.sessions.get(session_key(given.user, given.session))
+        device = self._state.devices.get(device_key(given.user, given.device))
+        after = session.next_owner if session is not None else ""
+        if device is not None and device.gone_to in ("", given.named):
+            gone = records.DeviceGone(
+                at_us=self._state.wall_us, user=given.user, device=given.device, server=given.server
+            )
+            self._journal.write(gone, urgent=True)
+        elif device is not None:
+            after = after or device.gone_to
+        publishers = encode_publishers(published_by(self._state, given.user, given.device, decentralised=True))
+        past = encode_past(self._state.decentralised.causal)
+        after = "" if after == given.server else after
+        has_moved = session is not None and bool(session.next_owner)
+        self._journal.emit(PastFound(given.server, given.request, publishers, past, after, has_moved))
 
     def attach(self, link: Link, message: protocol.Attach) -> None:
         """Take the first message of a link."""

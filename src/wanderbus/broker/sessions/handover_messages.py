@@ -183,8 +183,71 @@ class SessionOwned(Output, frozen=True):
     owner_epoch: int
 
 
+# Devices without a handover ------------------------------------------------------------------------------------------
+
+
+class FormerServerAsked(Output, frozen=True):
+    """A device on the link ``request`` was at ``server`` before: ask what that knows; :class:`PastTold` answers it.
+
+    From then on that server names this one, if it named ``named`` until now, or nobody.
+    """
+
+    server: str
+    request: int
+    user: str
+    session: str
+    device: str
+    named: str = ""
+
+
+class FormerServerSilent(Input, frozen=True):
+    """The server of ``request`` cannot be reached now; it is asked when it can."""
+
+    request: int
+
+
+class PastWanted(Input, frozen=True):
+    """A device has come to ``server``, which asks what it did here; :class:`PastFound` answers it."""
+
+    server: str
+    request: int
+    user: str
+    session: str
+    device: str
+    named: str = ""
+
+
+class PastFound(Output, frozen=True):
+    """Answer to :class:`PastWanted`: what the device has published here, and the causal past of this server.
+
+    Both are encoded; ``publishers`` is empty if it has published nothing. Where the device has gone since, or its
+    session with ``has_moved``, ``next_server`` knows more.
+    """
+
+    server: str
+    request: int
+    publishers: bytes
+    past: bytes
+    next_server: str = ""
+    has_moved: bool = False
+
+
+class PastTold(Input, frozen=True):
+    """Answer of ``server`` to :class:`FormerServerAsked`, with the fields of :class:`PastFound`."""
+
+    server: str
+    request: int
+    publishers: bytes
+    past: bytes
+    next_server: str = ""
+    has_moved: bool = False
+
+
 HandoverInput = (
     HeadWanted
+    | FormerServerSilent
+    | PastWanted
+    | PastTold
     | FenceSession
     | KeepSession
     | DropExport
@@ -197,6 +260,14 @@ HandoverInput = (
 """Inputs of the broker about sessions that move."""
 
 HandoverOutput = (
-    MoveSession | DrainingSet | HeadFound | SessionExported | SessionMoveRefused | AwaitedEffective | SessionOwned
+    MoveSession
+    | DrainingSet
+    | HeadFound
+    | SessionExported
+    | SessionMoveRefused
+    | AwaitedEffective
+    | SessionOwned
+    | FormerServerAsked
+    | PastFound
 )
 """Outputs of the broker about sessions that move."""

@@ -6,6 +6,7 @@ from wanderbus import protocol
 from wanderbus.broker.backlog import MessageQueue
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.messages import LinkDropped
+from wanderbus.broker.readers import Link
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.state.rows import SessionRow
 
@@ -38,5 +39,15 @@ class TurnedAway:
         for link in still_open:
             refusal = moved(session)
             self._links.send(link, refusal)
-            self._presence.closed(link, "moved to another server")
-            self._journal.emit(LinkDropped(link.link, refusal.reason))
+            self._close(link, "moved to another server", refusal.reason)
+
+    def close_device(self, user: str, device: str) -> None:
+        """Close the link of a device that has gone to another server, after its waiting acknowledgements."""
+        if (link := self._links.of_device(user, device)) is not None:
+            self._backlog.closes(link)
+        if link is not None and self._links.is_open(link):
+            self._close(link, "gone to another server", "the device has gone to another server")
+
+    def _close(self, link: Link, status: str, reason: str) -> None:
+        self._presence.closed(link, status)
+        self._journal.emit(LinkDropped(link.link, reason))

@@ -10,6 +10,7 @@ that the agent knows, and a transfer does not extend a lifetime.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -69,6 +70,7 @@ class ExportedSession(msgspec.Struct, frozen=True):
     """Causal past of the source, encoded, if it has decentralised channels."""
 
 
+_publishers = msgspec.msgpack.Decoder(list[ExportedPublisher])
 _decoder = msgspec.msgpack.Decoder(ExportedSession)
 
 
@@ -99,16 +101,12 @@ def export_session(
     events = {entry.event.id: entry.event for entry in queue or ()}
     devices = [state.devices[device_key(user, device)] for device in session.devices]
     # In a domain, the leaders of ordered channels know the publishes to these.
+    models = (True,) if cuts else (False, True)
     publishers = [
-        ExportedPublisher(device, outbox, _elsewhere(state, row), decentralised)
+        each
         for device in session.devices
-        for outbox in (False, True)
-        for decentralised in ((True,) if cuts else (False, True))
-        if (
-            row := state.publishers.get(
-                publisher_key(device_key(user, device), outbox=outbox, decentralised=decentralised)
-            )
-        )
+        for model in models
+        for each in published_by(state, user, device, decentralised=model)
     ]
 
     def leave(row: SubscriptionRow) -> SubscriptionRow:
@@ -133,6 +131,29 @@ def export_session(
         past=encode_past(state.decentralised.causal) if cuts and state.servers[state.server].servers else b"",
     )
     return decode_export(encode_export(exported))
+
+
+def published_by(state: BrokerState, user: str, device: str, *, decentralised: bool) -> list[ExportedPublisher]:
+    """Return what a device, and its outbox, have published to the channels of one model."""
+    found = []
+    for outbox in (False, True):
+        key = publisher_key(device_key(user, device), outbox=outbox, decentralised=decentralised)
+        if (row := state.publishers.get(key)) is not None:
+            found.append(ExportedPublisher(device, outbox, _elsewhere(state, row), decentralised))
+    return found
+
+
+def encode_publishers(publishers: Sequence[ExportedPublisher]) -> bytes:
+    """Return the bytes of publishers for records and other servers; none for no publishers."""
+    return msgspec.msgpack.encode(publishers) if publishers else b""
+
+
+def decode_publishers(data: bytes) -> list[ExportedPublisher]:
+    """Return the publishers in ``data``; :class:`RemoteProtocolError` for invalid data."""
+    try:
+        return _publishers.decode(data) if data else []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not what a device has published: {error}", None) from None
 
 
 def _elsewhere(state: BrokerState, row: PublisherRow) -> PublisherRow:

@@ -168,6 +168,8 @@ class DeviceRow(msgspec.Struct):
     """Longest time for which its agent may hold back events by filters that it has; 0 if it may not (SPEC N-03)."""
     former: tuple[int, ...] = ()
     """Epochs of the last earlier lives of its agent."""
+    gone_to: str = ""
+    """Another server of the domain at which it has published since, "" if it has not gone."""
 
     def begin_life(self, epoch: int) -> None:
         """Enter the life ``epoch`` of the agent, after the present one."""
@@ -200,6 +202,23 @@ class PublisherRow(msgspec.Struct):
         """Return the row for another epoch."""
         former = [*self.former.items(), (self.epoch, self.number)]
         return PublisherRow(epoch, former=dict(former[-FORMER_EPOCHS_MAX:]))
+
+    def merged(self, other: PublisherRow) -> PublisherRow:
+        """Return what this row and that of another server know together; the other one was used last."""
+        if other.epoch != self.epoch:
+            newer, older = (self, other) if other.epoch in self.former else (other, self)
+            former = {**older.former, older.epoch: older.number}
+            most = {each: max(number, newer.former.get(each, 0)) for each, number in former.items()}
+            kept = {**most, **{each: number for each, number in newer.former.items() if each not in most}}
+            return msgspec.structs.replace(newer, former=dict(list(kept.items())[-FORMER_EPOCHS_MAX:]))
+        return PublisherRow(
+            self.epoch,
+            max(self.number, other.number),
+            self.recent,
+            {**self.elsewhere, **{each: one for each, one in other.elsewhere.items() if each not in self.recent}},
+            {**self.digests, **other.digests},
+            {**self.former, **{each: max(one, self.former.get(each, 0)) for each, one in other.former.items()}},
+        )
 
     def remember(self, number: int, own: int, digest: int, most: int) -> None:
         """Add answer and checksum of the publish ``number``, and keep those of the last ``most`` numbers."""

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wanderbus import records
-from wanderbus.broker.state.exported_session import decode_export, encode_export, export_session
+from wanderbus.broker.state.exported_session import decode_export, decode_publishers, encode_export, export_session
 from wanderbus.broker.state.former_devices import came_back, forget_publishes, keep_lease, move_publishes
 from wanderbus.broker.state.replays import continued, handed_over
-from wanderbus.broker.state.rows import AwaitedRow, ExportRow, SessionRow, device_key, publisher_key, session_key
+from wanderbus.broker.state.rows import (
+    AwaitedRow,
+    ExportRow,
+    PublisherRow,
+    SessionRow,
+    device_key,
+    publisher_key,
+    session_key,
+)
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -31,6 +39,10 @@ def apply_move(state: BrokerState, offset: int, record: records.OfMoves) -> None
             state.awaited.drop(session_key(user, session))
         case records.SessionImported():
             _import_session(state, record)
+        case records.DeviceCame():
+            _take_publishes(state, record)
+        case records.DeviceGone(user=user, device=device, server=server):
+            _go(state, device_key(user, device), server)
 
 
 def _fence_session(state: BrokerState, record: records.SessionFenced) -> None:
@@ -94,6 +106,8 @@ def _import_session(state: BrokerState, record: records.SessionImported) -> None
     for device in exported.devices:
         if device.status == "CONNECTED":
             device.status, device.away_since_us = "DISCONNECTED", record.at_us
+        if device.gone_to == state.server:
+            device.gone_to = ""
         state.devices.put(device_key(device.user, device.device), device)
         came_back(state, device.user, device.device, device.epoch)
     for advertisement in exported.advertisements:
@@ -101,9 +115,30 @@ def _import_session(state: BrokerState, record: records.SessionImported) -> None
     for publisher in exported.publishers:
         device_of = device_key(session.user, publisher.device)
         key = publisher_key(device_of, outbox=publisher.outbox, decentralised=publisher.decentralised)
-        state.publishers.put(key, publisher.row)
+        _add_publisher(state, key, publisher.row)
     state.queued_bytes += session.queued_bytes
     state.queue.take_over(session.key, exported.blocks, exported.events)
+
+
+def _take_publishes(state: BrokerState, record: records.DeviceCame) -> None:
+    """Add what another server knows of the publishes of a device, which has come from there."""
+    for each in decode_publishers(record.publishers):
+        device = device_key(record.user, record.device)
+        key = publisher_key(device, outbox=each.outbox, decentralised=each.decentralised)
+        _add_publisher(state, key, each.row)
+    _go(state, device_key(record.user, record.device), "")
+
+
+def _add_publisher(state: BrokerState, key: str, row: PublisherRow) -> None:
+    known = state.publishers.get(key)
+    state.publishers.put(key, row if known is None else known.merged(row))
+
+
+def _go(state: BrokerState, key: str, server: str) -> None:
+    """Note where a device is now."""
+    if (row := state.devices.get(key)) is not None:
+        row.gone_to = server
+        state.devices.put(key, row)
 
 
 def _remove_device(state: BrokerState, user: str, device: str, at_us: int) -> None:

@@ -200,6 +200,11 @@ class BrokerState:
         """Return the sessions of a user."""
         return self._sessions_of.get(user, ())
 
+    def has_published(self, user: str, device: str) -> bool:
+        """Return whether a device, or its outbox, has published to decentralised channels here."""
+        key = device_key(user, device)
+        return any(publisher_key(key, outbox=each, decentralised=True) in self.publishers for each in (False, True))
+
     def replace_session(self, session: SessionRow) -> None:
         """Put ``session`` in the place of the session with the same key."""
         of_user = self._sessions_of[session.user]

@@ -25,6 +25,7 @@ from wanderbus.client.machine.messages import (
     PublishSettled,
     ReadTogether,
     RequestSettled,
+    ServerKnown,
     StartReading,
     StreamReplaced,
     SubscriptionNotRead,
@@ -85,6 +86,8 @@ class Conversation:
         """Numbers of the outbox whose last answer was a temporary refusal."""
         self._requests: dict[int, Question] = {}
         self._unsent: list[bytes] = []
+        self._was_at = properties.was_at
+        """Server of a domain that knows what this device has published; "" if none has said so."""
         self._event_bytes_max: int | None = None
         """Bound of the broker; None before its attachment on this connection."""
         self._withheld: list[tuple[bool, int]] = []
@@ -111,7 +114,9 @@ class Conversation:
         self.forget_filters()
         given, stream = self._properties, self._stream
         how = self._keep, given.keep_queue, given.publisher_filtering
-        attach = protocol.Attach(given.epoch, given.session, self._resume, *how, stream.last, stream.seen, True)
+        attach = protocol.Attach(
+            given.epoch, given.session, self._resume, *how, stream.last, stream.seen, True, self._was_at
+        )
         readers = self._readers.all()
         read = [protocol.encode(read_message(readers, stream.position))] if readers else []
         if not is_attached:
@@ -280,8 +285,8 @@ class Conversation:
             case protocol.PublishRefused(number=number, outbox=outbox) as refused:
                 known = self._publishes.pop((outbox, number), None)
                 return [self._refused(refused)] if known else []
-            case protocol.PublishesWait(reason=reason):
-                return [PublishesDelayed(reason)]
+            case protocol.PublishesWait(reason=reason, server=server):
+                return [*self._at(server or self._was_at), PublishesDelayed(reason)]
             case protocol.RequestRefused(request=0, reason=reason, limit=limit):
                 return [ConnectRefused("attachment", None, reason, limit)]
             case protocol.Attachment(removed=removed) as attachment:
@@ -376,10 +381,18 @@ class Conversation:
         self._keep = True
         self._carry_out(self._lifetimes.attached())
         self._event_bytes_max = attachment.event_bytes_max
-        settled = [*self._overtaking(), *self._send_withheld()]
+        known = self._at(attachment.server or self._was_at)
+        settled = [*known, *self._overtaking(), *self._send_withheld()]
         if before is None or self._stream.received == before.number:
             return settled
         return [StreamReplaced(before, self._stream.received), *settled]
+
+    def _at(self, server: str) -> list[Output]:
+        """Note the server that knows what this device has published; report it if it is another one."""
+        if server == self._was_at:
+            return []
+        self._was_at = server
+        return [ServerKnown(server)]
 
     def _overtaking(self) -> list[Output]:
         """Settle publishes that were withheld to keep the outbox's order, with the refusal of the held-up event."""

@@ -44,6 +44,9 @@ class AgentProperties(msgspec.Struct, frozen=True):
     epoch: int
     """Number of this run of the agent; publishes are numbered within it."""
 
+    was_at: str = ""
+    """Server of a domain that knows what this device has published, as far as an earlier agent knew it."""
+
     password: Secret | None = None
 
     transport: Transport = "UDP"
@@ -243,6 +246,15 @@ class SubscriptionNotRead(Output, frozen=True):
 
     subscription: Subscription
     waiting: int
+
+
+class ServerKnown(Output, frozen=True):
+    """The server ``name`` of a domain knows what this device has published, or where its session has gone.
+
+    Later agents of the device begin with it: :attr:`AgentProperties.was_at`.
+    """
+
+    name: str
 
 
 class PublishesDelayed(Output, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from wanderbus.broker.sessions.handover_messages import (
@@ -48,10 +48,20 @@ class _Incomplete:
 
 
 class ArrivingSessions:
-    """The part of the target in moves of sessions; ``emit`` takes its outputs."""
+    """The part of the target in moves of sessions; ``emit`` takes its outputs.
 
-    def __init__(self, state: BrokerState, links: OpenLinks, emit: Callable[[ArrivingOutput], None]) -> None:
+    :param leaving: sessions that are on their way from this server: none of the same user and name comes meanwhile
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        links: OpenLinks,
+        leaving: Container[tuple[str, str]],
+        emit: Callable[[ArrivingOutput], None],
+    ) -> None:
         self._state = state
+        self._leaving = leaving
         self._links = links
         self._emit = emit
         self._sources: dict[tuple[str, str], tuple[str, Move]] = {}
@@ -131,8 +141,11 @@ class ArrivingSessions:
         if self._state.is_draining:
             self._send(server, MoveRefused(move, f"{self._state.server} is draining"))
             return
+        if move.key in self._leaving:
+            self._send(server, MoveRefused(move, f"the session is on its way from {self._state.server}"))
+            return
         awaited = self._state.awaited.get(session_key(*move.key))
-        if awaited is not None and awaited.source != server and awaited.owner_epoch >= move.owner_epoch:
+        if awaited is not None and awaited.source != server:
             self._send(server, MoveRefused(move, f"the session is awaited from {awaited.source}"))
             return
         self._sources[move.key] = server, move

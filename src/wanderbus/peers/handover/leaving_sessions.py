@@ -30,6 +30,7 @@ from wanderbus.peers.handover.messages import (
     MoveRefused,
     MoveTaken,
     MoveWithdrawn,
+    OfMoves,
     encode,
     encode_offer,
     parts_of,
@@ -89,7 +90,7 @@ class LeavingSessions:
         self._last_request = 0
 
     def __contains__(self, key: object) -> bool:
-        """Return whether the session with this user and name is on its way."""
+        """Return whether the session with this user and name, the key, is on its way."""
         return key in self._moves
 
     def __len__(self) -> int:
@@ -125,6 +126,8 @@ class LeavingSessions:
             return f"{given.target!r} is no other server that serves devices; those are {names}"
         if session is None or session.is_fenced:
             return f"{given.user} has no session {given.session!r} at this server"
+        if (awaited := self._state.awaited.get(session_key(given.user, given.session))) is not None:
+            return f"the session {given.session!r} of {given.user} is on its way here from {awaited.source}"
         if (given.user, given.session) in self._moves:
             return f"the session {given.session!r} of {given.user} is on its way already"
         if len(self._moves) >= MOVES_MAX:
@@ -183,7 +186,7 @@ class LeavingSessions:
             leaving.stage = "fenced"
             self._emit(FenceSession(*move.key, move.owner_epoch))
 
-    def received(self, server: str, message: Message) -> None:
+    def received(self, server: str, message: OfMoves) -> None:
         """Take a message of another server."""
         match message:
             case MoveReady(move=move):

@@ -11,6 +11,8 @@
       │ ◀────────────────────────────────────── MoveTaken   │
       │ drops the export                                    │
 
+A device that has come without its session makes its server ask the former one: PastAsked, PastAnswered (decision 0149).
+
 A message is a prefix and a msgpack array whose first item is the kind.
 """
 
@@ -101,7 +103,33 @@ class HeadAnswered(msgspec.Struct, frozen=True, array_like=True, tag=8):
     head: Head
 
 
-Message = Part | MoveReady | MoveTaken | MoveRefused | MoveWithdrawn | MoveAwaited | HeadAsked | HeadAnswered
+class PastAsked(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """A device has come from the receiver to the sender: what has it done there?"""
+
+    request: Count
+    user: Name
+    session: Name
+    device: Name
+    named: Name = ""
+
+
+class PastAnswered(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Answer to ``request``: what the device has published, and the causal past of the sender, both encoded.
+
+    If the device has gone from the sender to ``next_server``, or its session ``has_moved``, that knows more.
+    """
+
+    request: Count
+    publishers: bytes
+    past: bytes
+    next_server: Name = ""
+    has_moved: bool = False
+
+
+OfMoves = Part | MoveReady | MoveTaken | MoveRefused | MoveWithdrawn | MoveAwaited | HeadAsked | HeadAnswered
+"""Messages about sessions that move."""
+
+Message = OfMoves | PastAsked | PastAnswered
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

@@ -19,10 +19,12 @@ from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     DeviceLocated,
     DrainingSet,
+    FormerServerAsked,
     HandoverInput,
     HandoverOutput,
     HeadFound,
     MoveSession,
+    PastFound,
     SessionExported,
     SessionMoveEnded,
     SessionMoveRefused,
@@ -32,12 +34,13 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
+from wanderbus.peers.handover.device_pasts import DevicePasts
 from wanderbus.peers.handover.draining import TIMER as DRAIN
 from wanderbus.peers.handover.draining import Draining
 from wanderbus.peers.handover.following import TIMER as FOLLOW
 from wanderbus.peers.handover.following import Following
 from wanderbus.peers.handover.leaving_sessions import LeavingSessions
-from wanderbus.peers.handover.messages import MoveWithdrawn, Part, decode
+from wanderbus.peers.handover.messages import MoveWithdrawn, Part, PastAnswered, PastAsked, decode
 from wanderbus.peers.messages import (
     CloseServerLink,
     SendOnServerLink,
@@ -80,9 +83,10 @@ class SessionHandovers:
         self._outputs: list[HandoversOutput] = []
         self._links = OpenLinks()
         self._leaving = LeavingSessions(others, access, state, self._links, self._outputs.append)
-        self._arriving = ArrivingSessions(state, self._links, self._outputs.append)
+        self._arriving = ArrivingSessions(state, self._links, self._leaving, self._outputs.append)
         reserves = ServerUsers(state, domain).reserves
         self._draining = Draining(state, reserves, staying, self._links, self._leaving, self._outputs.append)
+        self._pasts = DevicePasts(self._links, self._outputs.append)
         near = networks or ServerNetworks({})
         self._following = Following(state, near, staying, self._leaving, self._outputs.append)
 
@@ -97,13 +101,19 @@ class SessionHandovers:
                     self._links.opened(link, server)
                     self._leaving.link_opened(server)
                     self._arriving.link_opened(server)
+                    self._pasts.link_opened(server)
                 case ServerLinkClosed(link=link, server=server):
                     self._links.closed(link, server)
                     self._arriving.link_closed(link)
+                    self._pasts.link_closed(server)
                 case MoveSession():
                     self._leaving.begin(given)
                 case DeviceLocated():
                     self._following.located(given, now)
+                case FormerServerAsked():
+                    self._pasts.asked(given)
+                case PastFound():
+                    self._pasts.found(given)
                 case DrainingSet():
                     pass  # the step looks at the state
                 case HeadFound():
@@ -134,7 +144,9 @@ class SessionHandovers:
         server = received.server
         try:
             message = decode(received.payload)
-            if isinstance(message, Part | MoveWithdrawn):
+            if isinstance(message, PastAsked | PastAnswered):
+                self._pasts.received(server, message)
+            elif isinstance(message, Part | MoveWithdrawn):
                 self._arriving.received(received.link, server, message)
             else:
                 self._leaving.received(server, message)

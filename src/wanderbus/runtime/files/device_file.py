@@ -9,11 +9,18 @@ import re
 import uuid
 import zlib
 from pathlib import Path
+from typing import Final
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.files.file_modes import lock_file, make_own_directory, warn_if_others_write
 
 _log = logging.getLogger("wanderbus.agent")
+
+
+SERVER_FILE: Final = "server"
+"""Name of the file, in the directory of a device, with the server of a domain that knows what it has published."""
+
+SERVER_NAME_MAX: Final = 256
 
 
 def default_state_dir(uri: str) -> Path:
@@ -28,6 +35,7 @@ class Device:
     def __init__(self, directory: Path) -> None:
         self.uuid = str(uuid.uuid4())
         self.ephemeral = True
+        self._directory = directory
         self._lock: int | None = None
         try:
             make_own_directory(directory)
@@ -48,6 +56,29 @@ class Device:
                     with contextlib.suppress(OSError):
                         (directory / "device").unlink()
                 raise StorageError(f"{directory / 'device'} cannot be written: {error.strerror}") from None
+
+    @property
+    def server(self) -> str:
+        """Return the server of a domain that :meth:`keep_server` was given last; "" if there is none."""
+        if self.ephemeral:
+            return ""
+        with contextlib.suppress(OSError):
+            return (self._directory / SERVER_FILE).read_text("utf-8", "replace")[:SERVER_NAME_MAX].strip()
+        return ""
+
+    def keep_server(self, name: str) -> None:
+        """Note the server that knows what this device has published, for its later agents.
+
+        Without a sync: only after a power cut it may be an earlier one, to which the server leads back.
+        """
+        if self.ephemeral:
+            return
+        fresh = self._directory / f"{SERVER_FILE}.new"
+        try:
+            fresh.write_text(name, "utf-8")
+            fresh.replace(self._directory / SERVER_FILE)
+        except OSError as error:
+            _log.warning("%s cannot be written: %s", self._directory / SERVER_FILE, error.strerror)
 
     def close(self) -> None:
         """Unlock the directory for other agents."""

@@ -63,6 +63,7 @@ class HandoverTruth:
             self.problems += self._check_complete(followed)
             self.problems += self._check_received(followed)
             self.problems += self._check_causes(followed)
+            self.problems += self._check_publishers(followed)
         self.problems += self._check_owners()
         self.problems += self._check_answers()
         self.problems += self._check_epochs(records)
@@ -130,6 +131,26 @@ class HandoverTruth:
                 before, after = numbers.get(ids[1], 0), numbers.get(ids[0]) if ids[0] else None
                 if after is not None and after < before:
                     yield f"{followed.subscription.id} has {reply} before its cause {cause}"
+
+    def _check_publishers(self, followed: MovedSubscription) -> Iterator[str]:
+        """Check that the events of a publisher come in the order in which it published them, in decentralised channels.
+
+        Each life of a device, and its outbox, has an order of its own.
+        """
+        places = {
+            self._uids[uid]: (offered.stream, place)
+            for device in self._devices
+            for place, (uid, offered) in enumerate(device.published.items())
+            if uid in self._uids and self._is_decentralised(self._uids[uid])
+        }
+        last: dict[tuple[str, str, int], int] = {}
+        for number in sorted(followed.notified):
+            event = followed.notified[number]
+            if event in places:
+                stream, place = places[event]
+                if place < last.get(stream, place):
+                    yield f"{followed.subscription.id} has {event} after a later one of {stream}"
+                last[stream] = place
 
     def _check_answers(self) -> Iterator[str]:
         """Check the answers to publishes, and that no device held back an event that a subscription wants."""

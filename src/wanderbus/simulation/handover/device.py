@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from wanderbus.broker.sessions.handover_messages import UserUnowned
 from wanderbus.broker.state.rows import session_key
-from wanderbus.client.machine.messages import ConnectRefused, ItemArrived
+from wanderbus.client.machine.messages import AgentProperties, ConnectRefused, ItemArrived, ServerKnown
 from wanderbus.event import Event, Gap
 from wanderbus.machine import Output
 from wanderbus.protocol import SESSION_MOVED
 from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.handover.node import HandoverNode
+from wanderbus.subscription import Since
 
 
 class HandoverDevice(DomainDevice):
@@ -63,3 +66,37 @@ class HandoverDevice(DomainDevice):
             self.world.after(self.world.random.uniform(*self.retry_s), self.connect)
         else:
             super()._reported(output)
+
+
+class VisitingDevice(HandoverDevice):
+    """A device that only publishes, and calls any server where the one that knows it does not run or cannot be reached.
+
+    It keeps on its disk which server knows what it has published.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._was_at = ""
+        super().__init__(*arguments, **options)
+        self.visits = 0
+
+    def _properties(self, epoch: int) -> AgentProperties:
+        return msgspec.structs.replace(super()._properties(epoch), was_at=self._was_at)
+
+    def connect(self) -> None:
+        """Call the server that owns the session, or one that runs."""
+        draw = self.world.random
+        running = [each for each in self.nodes.values() if each.alive]
+        owners = [each for each in running if each.owns(self.user)]
+        if running and self.wire is None:
+            found = draw.choice(running if not owners or draw.random() < 0.3 else owners)
+            self.visits += found is not self.node
+            self.node = found
+        DomainDevice.connect(self)
+
+    def subscribe(self, subject: str, expression: str, since: Since | None = None) -> None:
+        """Want nothing."""
+
+    def _reported(self, output: Output) -> None:
+        if isinstance(output, ServerKnown):
+            self._was_at = output.name
+        super()._reported(output)

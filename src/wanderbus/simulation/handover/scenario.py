@@ -21,7 +21,7 @@ from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DOMAIN
 from wanderbus.simulation.domains.domain_scenario import FILTER_LEASE_S, DomainScenario
 from wanderbus.simulation.handover.checkers import HandoverTruth
-from wanderbus.simulation.handover.device import HandoverDevice
+from wanderbus.simulation.handover.device import HandoverDevice, VisitingDevice
 from wanderbus.simulation.handover.node import OPERATOR, HandoverNode
 from wanderbus.subscription import EVERY_SUBJECT
 
@@ -43,6 +43,7 @@ class HandoverScenario(DomainScenario):
         "requested": "moves requested",
         "moves": "sessions moved",
         "roamed": "devices that came near to another server",
+        "visits": "calls of publishers at another server",
         "replies": "replies",
         "held_back": "events held back by publishers",
         "crashes": "server crashes",
@@ -55,6 +56,7 @@ class HandoverScenario(DomainScenario):
         draw = self.world.random
         self._handover_truth: HandoverTruth | None = None
         self._handed: list[HandoverDevice] = []
+        self._visitors: list[VisitingDevice] = []
         self._roamed = 0
         names = [f"s{number}" for number in range(1, draw.choice([2, 3, 3, 4]) + 1)]
         directory = Directory(ChannelGroups(_KEY, 8), first_table(8, names, _KEY))
@@ -88,6 +90,18 @@ class HandoverScenario(DomainScenario):
             self.homes[name] = node
         for number in range(draw.choice([1, 2, 4])):
             self._add_user(f"sip:u{number}@{DOMAIN}")
+        for number in range(2 if seed % 6 == 5 else 0):
+            self._add_visitor(f"sip:v{number}@{DOMAIN}")
+
+    def _add_visitor(self, user: str) -> None:
+        """Add a device that publishes at one server and another."""
+        draw = self.world.random
+        device = VisitingDevice(self.world, draw.choice(list(self.homes.values())), user, f"d of {user}", 0.02)
+        device.nodes = self.homes
+        device.retry_s = 0.01, 1.0
+        self.devices.append(device)
+        self._handed.append(device)
+        self._visitors.append(device)
 
     def _add_user(self, user: str) -> None:
         """Add a user with one device or two; in every fourth world devices hold back events that nobody wants."""
@@ -111,6 +125,7 @@ class HandoverScenario(DomainScenario):
             "notifications": 0 if truth is None else sum(len(each.notified) for each in truth.subscriptions.values()),
             "moves": 0 if truth is None else truth.moves,
             "roamed": self._roamed,
+            "visits": sum(each.visits for each in self._visitors),
             "requested": sum(node.requested for node in self.homes.values()),
             "replies": sum(len(each.causes) for each in self._handed),
         }
@@ -129,6 +144,9 @@ class HandoverScenario(DomainScenario):
         world.at_random(draw.choice([0, 3, 10]), 3.0, ACTIVE_S, self._change_subscriptions)
         if self.seed % 6 == 1:
             world.at_random(draw.choice([5, 15]), 3.0, ACTIVE_S, self._roam)
+        for visitor in self._visitors:
+            world.at_random(draw.choice([2, 10]), 3.0, ACTIVE_S, visitor.move)
+            world.at_random(30, 1.0, ACTIVE_S, partial(self._publish_by, visitor))
         troubles = [self._crash, self._crash, self._break, self._partition, self._lose, self._move, self._crash_device]
         chosen = draw.sample(troubles, draw.randint(0, len(troubles)))
         for _ in range(draw.choice([2, 6, 12]) if chosen else 0):
@@ -166,7 +184,10 @@ class HandoverScenario(DomainScenario):
             device.reply(event, self._event(self.world.random.choice(SUBJECTS)))
 
     def _publish(self) -> None:
-        device, draw = self._device(), self.world.random
+        self._publish_by(self._device())
+
+    def _publish_by(self, device: DomainDevice) -> None:
+        draw = self.world.random
         outbox = draw.random() < 0.5
         for _ in range(draw.choice([1, 1, 5])):
             device.publish(self._event(draw.choice(SUBJECTS)), outbox=outbox)
