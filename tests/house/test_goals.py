@@ -92,7 +92,7 @@ def test_every_row_has_a_command_and_a_date(listed: list[Measurement]) -> None:
             assert re.fullmatch(r"not recorded|[-\d.e+]+, \d{4}-\d\d-\d\d, \d+ processors", goal.last), goal.name
             if goal.quick not in ("", goal.bound):
                 assert goals.COMPARED.fullmatch(goal.quick), goal.name
-    assert sum(each.quick_minutes for each in listed) <= 11.6, "--quick takes about twelve minutes"
+    assert sum(each.quick_minutes for each in listed) <= 11.7, "--quick takes about twelve minutes"
 
 
 def test_list_and_table_fit_80_columns(listed: list[Measurement]) -> None:

@@ -103,7 +103,10 @@ ALLOWED: dict[str, set[str]] = {
     "plots": set(),
     "testbed": set(),
     "web": MACHINES | {"config", "runtime", "settings", "client", "server"},
-    "evaluation": {"filters", "matching", "broker", "rudp", "simulation", "client", "server", "plots", "testbed"},
+    "evaluation": {
+        *("filters", "protocol", "channels", "matching", "broker", "peers", "rudp"),
+        *("simulation", "client", "server", "plots", "testbed"),
+    },
     "cli": MACHINES
     | {
         *("config", "runtime", "runtime.files.file_modes", "runtime.log_readers", "runtime.segment_files", "settings"),

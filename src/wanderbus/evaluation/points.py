@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from wanderbus.evaluation import simulated
+from wanderbus.evaluation.handover import running
+from wanderbus.evaluation.handover.experiment import HandoverJob
 from wanderbus.evaluation.merging import measuring
 from wanderbus.evaluation.outcome import Outcome
 
@@ -145,6 +147,38 @@ def _merging_figures(part: measuring.MergedOutcome) -> Columns:
     }
 
 
+def _handover_parameters(job: HandoverJob) -> Columns:
+    return {
+        "routing": job.routing.value,
+        "movement": job.movement.value,
+        "servers": job.servers,
+        "source_percent": job.source_percent,
+        "target_percent": job.target_percent,
+        "users": job.users,
+    }
+
+
+def _handover_figures(outcome: running.HandoverOutcome) -> Columns:
+    return {
+        "walks": outcome.walks,
+        "moves": outcome.moves,
+        "events": outcome.events,
+        "deliveries": outcome.deliveries,
+        "lost": outcome.lost,
+        "repeated": outcome.repeated,
+        "out_of_order": outcome.out_of_order,
+        "updates": outcome.updates,
+        "answers": outcome.answers,
+        "control": outcome.control,
+        "control_bytes": outcome.control_bytes,
+        "event_messages": outcome.event_messages,
+        "pause_s_max": max((each.pause_s for each in outcome.handovers), default=0.0),
+        "whole_s_max": max((each.whole_s for each in outcome.handovers), default=0.0),
+        "group_moves": len(outcome.group_moves),
+        "group_messages": outcome.group_messages,
+    }
+
+
 def _run_mobility(job: simulated.Job) -> list[Outcome]:
     return [simulated.run_one(job)]
 
@@ -173,4 +207,16 @@ MERGING: Final = PointKind(
 )
 """Merging of random subscriptions by all methods; a part for each number of subscriptions and method."""
 
-KINDS: Final[Mapping[str, PointKind]] = {each.name: each for each in (MOBILITY, MERGING)}
+HANDOVER: Final = PointKind(
+    name="handover",
+    run=running.run_one,
+    job=HandoverJob,
+    part=running.HandoverOutcome,
+    parameters=_handover_parameters,
+    seed=lambda job: int(job.seed),
+    figures=_handover_figures,
+    timed=lambda part: part,
+)
+"""Handover of sessions and moves of channel groups, by one routing, movement, number of servers and saturation."""
+
+KINDS: Final[Mapping[str, PointKind]] = {each.name: each for each in (MOBILITY, MERGING, HANDOVER)}

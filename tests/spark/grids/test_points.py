@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from wanderbus.evaluation import simulated
 from wanderbus.evaluation.grid import Cell, Experiment, Outage
+from wanderbus.evaluation.handover.experiment import HandoverJob, Movement, Routing
 from wanderbus.evaluation.merging import measuring
 from wanderbus.evaluation.merging.mixes import MIXES
 from wanderbus.evaluation.points import KINDS, differing_figures, run_point
@@ -39,6 +41,17 @@ def merging_jobs() -> list[measuring.Job]:
     return [measuring.Job(mix, 2, 7, (10, 30), 0.9, events=100) for mix in MIXES[:3]]
 
 
+def handover_jobs() -> list[HandoverJob]:
+    return [HandoverJob(each, Movement.WAYPOINT, 4, 50, 50, 3, users=2, moves=3, group_moves=1) for each in Routing]
+
+
+JOBS: dict[str, Callable[[], Sequence[Any]]] = {
+    "mobility": mobility_jobs,
+    "merging": merging_jobs,
+    "handover": handover_jobs,
+}
+
+
 def test_the_outcomes_come_in_the_order_of_the_points(spark: SparkSession) -> None:
     points = [f"p{n}" for n in range(7)]
     waves = list(run_points(spark, some_work(), points, points_a_core=2))
@@ -65,9 +78,8 @@ def test_no_points_are_no_job(spark: SparkSession) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_t09_every_point_equals_a_direct_run(spark: SparkSession, name: str) -> None:
     kind = KINDS[name]
-    jobs = mobility_jobs() if name == "mobility" else merging_jobs()
-    points = [kind.encode(job) for job in jobs]
+    points = [kind.encode(job) for job in JOBS[name]()]
     [wave] = run_points(spark, partial(run_point, name), points)
-    assert [each.error for each in wave] == [None] * len(jobs)
-    assert [differing_figures(kind, each.parts, run_point(name, each.point)) for each in wave] == [0] * len(jobs)
-    assert len({tuple(each.parts) for each in wave}) == len(jobs), "the points differ from one another"
+    assert [each.error for each in wave] == [None] * len(points)
+    assert [differing_figures(kind, each.parts, run_point(name, each.point)) for each in wave] == [0] * len(points)
+    assert len({tuple(each.parts) for each in wave}) == len(points), "the points differ from one another"

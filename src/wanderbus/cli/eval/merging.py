@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,9 +14,9 @@ from rich.console import Console
 from wanderbus.cli.eval.grid import exit_with, grid_place, run_grid
 from wanderbus.cli.eval.merging_tables import costs_table, growth_table, mixes_table, sizes_table
 from wanderbus.cli.eval.options import Cores, Json, OnSpark, Out, Seed, Strict
+from wanderbus.cli.eval.plot_files import write_plots
 from wanderbus.cli.output import check_writable, machine, print_line, write_json
 from wanderbus.cli.pipeline.spark_options import Environment, Master
-from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.merging.growth import Growth, growths
 from wanderbus.evaluation.merging.measuring import Job, run_all
 from wanderbus.evaluation.merging.mixes import MIXES, Mix
@@ -96,7 +96,7 @@ def merging(
     met = goals(summaries, grown, precision_min)
     for goal in met:
         print_line(str(goal))
-    _plot(plots, mixes, summaries)
+    write_plots(plots, _plots(mixes, summaries))
     if json is not None:
         head = {"command": "eval merging", "machine": machine(), "source": SOURCE, "mixes": mixes}
         facts = {"first_seed": seed, "precision_min": precision_min, "wall_s": round(time.monotonic() - started, 1)}
@@ -115,13 +115,6 @@ def _report(mixes: Sequence[Mix], summaries: Sequence[MergingSummary], grown: Se
     console.print(growth_table(grown))
 
 
-def _plot(directory: Path | None, mixes: Sequence[Mix], summaries: Sequence[MergingSummary]) -> None:
-    if directory is None:
-        return
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for mix in mixes:
-            own = [each for each in summaries if each.cell.mix == mix.name]
-            (directory / f"merging-{mix.name}.svg").write_text(merging_plot(mix, own), encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{directory} cannot be written: {error.strerror}") from None
+def _plots(mixes: Sequence[Mix], summaries: Sequence[MergingSummary]) -> Iterator[tuple[str, str]]:
+    for mix in mixes:
+        yield f"merging-{mix.name}", merging_plot(mix, [each for each in summaries if each.cell.mix == mix.name])

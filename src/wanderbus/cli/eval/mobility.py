@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from wanderbus.cli.eval.grid import GridPlace, PointFailure, exit_with, grid_place, run_grid
+from wanderbus.cli.eval.handover import handover
 from wanderbus.cli.eval.merging import merging
 from wanderbus.cli.eval.options import Cores, Json, OnSpark, Out, Seed, Strict
 from wanderbus.cli.eval.overhead import overhead
+from wanderbus.cli.eval.plot_files import write_plots
 from wanderbus.cli.eval.remedies import remedies
 from wanderbus.cli.output import check_writable, machine, print_line, run_async, write_json
 from wanderbus.cli.pipeline.spark_options import Environment, Master
@@ -35,6 +37,7 @@ RUNS: Final = 30
 app = typer.Typer(help="Repeat the paper's measurements and compare the results.", no_args_is_help=True)
 
 
+app.command()(handover)
 app.command()(merging)
 app.command()(overhead)
 app.command()(remedies)
@@ -145,7 +148,7 @@ def mobility(
         forms["simulated"], failures = _in_virtual_time(cells, wanted, seeds, place)
     summaries = {form: _summarize(wanted, outcomes) for form, outcomes in forms.items()}
     met = _report(wanted, summaries)
-    _plot(plots, summaries)
+    write_plots(plots, _plots(summaries))
     if json is not None:
         results = {form: {"cells": summaries[form], "runs": outcomes} for form, outcomes in forms.items()}
         facts = {"first_seed": seed, "wall_s": round(time.monotonic() - started, 1), "failures": failures}
@@ -212,15 +215,8 @@ def _report(experiments: Sequence[Experiment], summaries: dict[str, list[CellSum
     return list(met.values())
 
 
-def _plot(directory: Path | None, summaries: dict[str, list[CellSummary]]) -> None:
-    if directory is None:
-        return
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for form, cells in summaries.items():
-            for outage in dict.fromkeys(each.outage for each in cells):
-                own = [each for each in cells if each.outage is outage]
-                title = f"Loss under mobility, {form}, outage: {outage}"
-                (directory / f"mobility-{form}-{outage}.svg").write_text(loss_plot(title, own), encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{directory} cannot be written: {error.strerror}") from None
+def _plots(summaries: dict[str, list[CellSummary]]) -> Iterator[tuple[str, str]]:
+    for form, cells in summaries.items():
+        for outage in dict.fromkeys(each.outage for each in cells):
+            own = [each for each in cells if each.outage is outage]
+            yield f"mobility-{form}-{outage}", loss_plot(f"Loss under mobility, {form}, outage: {outage}", own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from wanderbus.cli.eval.plot_files import write_plots
 from wanderbus.cli.output import check_writable, machine, print_line, run_async, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.goals import Goal
@@ -141,8 +142,7 @@ def overhead(
     summaries = summarize(samples)
     met = goals(summaries, places)
     _report(experiment, summaries, steps(samples), places, met)
-    if plots is not None:
-        _plot(plots, experiment, summaries)
+    write_plots(plots, _plots(experiment, summaries))
     if json is not None:
         facts = {"first_seed": seed, "wall_s": round(time.monotonic() - started, 1), "places": places}
         write_json(json, {**_head(experiment), **facts, "results": _results(summaries, samples), "goals": met})
@@ -187,13 +187,9 @@ def _report(
         print_line(str(goal))
 
 
-def _plot(directory: Path, experiment: OverheadExperiment, summaries: Sequence[OverheadSummary]) -> None:
+def _plots(experiment: OverheadExperiment, summaries: Sequence[OverheadSummary]) -> Iterator[tuple[str, str]]:
     title = (
         f"Overhead of mobility, {experiment.events} events; round trips: Wi-Fi {experiment.wifi_rtt_s * 1_000:g} ms, "
         f"remote relay {experiment.relay_rtt_s * 1_000:g} ms"
     )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "overhead.svg").write_text(overhead_plot(title, summaries), encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{directory} cannot be written: {error.strerror}") from None
+    yield "overhead", overhead_plot(title, summaries)
