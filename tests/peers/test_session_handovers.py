@@ -28,6 +28,7 @@ from wanderbus.peers.handover.messages import (
     MoveWithdrawn,
     Part,
     decode,
+    encode,
     encode_offer,
     parts_of,
 )
@@ -393,6 +394,23 @@ def test_an_offer_for_a_session_that_is_on_its_way_is_refused_at_both_ends() -> 
     assert all("on its way" in each.reason for name in ("south", "north") for each in town[name].ended)
     assert not town["south"].broker.state.awaited
     assert not town["north"].broker.state.awaited
+
+
+def test_sessions_that_are_ready_at_once_share_the_questions_for_the_heads() -> None:
+    town = Town()
+    south, user = town["south"], "sip:carol@example.org"
+    south.subscribed(south.attach(user, "phone"), "N > 0")
+    for each in (ALICE, user):
+        south.move(user=each)
+    epochs = {each.move.user: each.move.owner_epoch for each in south.handovers._leaving._moves.values()}
+    town.sent.clear()
+    ready = [MoveReady(Move(each, "default", epochs[each])) for each in (ALICE, user)]
+    link = town.link("south", "north")
+    south.hand(*[ServerMessageReceived(link, "north", encode(each)[1:]) for each in ready])
+    assert [message for message in town.answers("south") if isinstance(message, HeadAsked)] == [HeadAsked(1)] * 2
+    for server in ("north", "east"):
+        town.say(server, "south", HeadAnswered(1, Head(town[server].broker.state.next_id)))
+    assert {each.user for each in south.asked if isinstance(each, FenceSession)} == {ALICE, user}
 
 
 @pytest.mark.parametrize("sender", ["north", "east"])

@@ -86,8 +86,11 @@ class LeavingSessions:
         self._emit = emit
         self._now = 0.0
         self._moves: dict[tuple[str, str], _Leaving] = {}
-        self._by_request: dict[int, _Leaving] = {}
+        self._by_request: dict[int, list[_Leaving]] = {}
+        """Sessions that wait for the heads, by the number of the question, which those of one step share."""
         self._last_request = 0
+        self._is_asked = False
+        """True if the last question was asked in this step."""
 
     def __contains__(self, key: object) -> bool:
         """Return whether the session with this user and name, the key, is on its way."""
@@ -116,7 +119,7 @@ class LeavingSessions:
 
     def begin_step(self, now: float) -> None:
         """Begin a step at monotonic second ``now``."""
-        self._now = now
+        self._now, self._is_asked = now, False
 
     def _obstacle(self, given: MoveSession) -> str:
         """Return why a move cannot begin, "" if it can."""
@@ -147,7 +150,6 @@ class LeavingSessions:
         leaving = self._moves.get((exported.user, exported.session))
         if leaving is not None:
             leaving.stage = "fenced"
-            self._by_request.pop(leaving.request, None)
             self._emit(CancelTimer(leaving.move.key))
             for part in parts_of(leaving.move, "export", exported.export):
                 self._send(leaving.target, part)
@@ -178,8 +180,8 @@ class LeavingSessions:
         for leaving in [each for each in self._moves.values() if each.target == server]:
             if leaving.stage == "offered":
                 self._offer(leaving)
-        for request, leaving in self._by_request.items():
-            if server in self._missing(leaving):
+        for request, several in self._by_request.items():
+            if any(server in self._missing(each) for each in several):
                 self._send(server, HeadAsked(request))
         for move in self._exports_for(server):
             leaving = self._moves.setdefault(move.key, _Leaving(move, server))
@@ -193,9 +195,10 @@ class LeavingSessions:
                 if (leaving := self._found(server, move)) is not None and leaving.stage == "offered":
                     self._ask_heads(leaving)
             case HeadAnswered(request=request, head=head):
-                if (leaving := self._by_request.get(request)) is not None and head.end.origin == server:
-                    leaving.heads[server] = head
-                    self._fence_if_ready(leaving)
+                if head.end.origin == server:
+                    for leaving in list(self._by_request.get(request, ())):
+                        leaving.heads[server] = head
+                        self._fence_if_ready(leaving)
             case MoveTaken(move=move):
                 self._on_taken(server, move)
             case MoveRefused(move=move, reason=reason):
@@ -220,7 +223,7 @@ class LeavingSessions:
 
     def _offer(self, leaving: _Leaving) -> None:
         """Offer the session with its present subscriptions."""
-        self._by_request.pop(leaving.request, None)
+        self._ask_no_more(leaving)
         leaving.stage = "offered"
         session = self._state.sessions[session_key(*leaving.move.key)]
         leaving.subscriptions = tuple(session.subscriptions)
@@ -229,16 +232,26 @@ class LeavingSessions:
             self._send(leaving.target, part)
 
     def _ask_heads(self, leaving: _Leaving) -> None:
-        self._last_request += 1
+        if not self._is_asked:
+            self._is_asked = True
+            self._last_request += 1
+            for server in sorted(self._others):
+                self._send(server, HeadAsked(self._last_request))
         leaving.stage, leaving.request, leaving.heads = "ready", self._last_request, {}
-        self._by_request[leaving.request] = leaving
-        for server in sorted(self._others):
-            self._send(server, HeadAsked(leaving.request))
+        self._by_request.setdefault(leaving.request, []).append(leaving)
+
+    def _ask_no_more(self, leaving: _Leaving) -> None:
+        """Let a session wait for no heads any more."""
+        several = self._by_request.get(leaving.request, [])
+        if leaving in several:
+            several.remove(leaving)
+            if not several:
+                del self._by_request[leaving.request]
 
     def _fence_if_ready(self, leaving: _Leaving) -> None:
         if leaving.stage == "ready" and not self._missing(leaving):
             leaving.stage = "fencing"
-            del self._by_request[leaving.request]
+            self._ask_no_more(leaving)
             heads = tuple(leaving.heads[server] for server in sorted(leaving.heads))
             move = leaving.move
             self._emit(FenceSession(*move.key, move.owner_epoch, leaving.target, leaving.subscriptions, heads))
@@ -259,7 +272,7 @@ class LeavingSessions:
 
     def _end(self, leaving: _Leaving, reason: str = "", *, has_refused: bool = False) -> None:
         del self._moves[leaving.move.key]
-        self._by_request.pop(leaving.request, None)
+        self._ask_no_more(leaving)
         self._emit(CancelTimer(leaving.move.key))
         self._emit(SessionMoveEnded(*leaving.move.key, leaving.target, reason, has_refused))
 
