@@ -178,6 +178,23 @@ class Gap(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     lost: tuple[Loss, ...] = ()
 
 
+class CopiedItem(msgspec.Struct, frozen=True, array_like=True):
+    """An item of a copied queue: an event and the subscriptions that it waits for, or without an event what was lost.
+
+    Subscriptions have the ids of the copy.
+    """
+
+    event: Event | None
+    subscriptions: tuple[str, ...] = ()
+    lost: tuple[Loss, ...] = ()
+
+    def among(self, subscriptions: set[str]) -> CopiedItem | None:
+        """Return what this item is for some subscriptions, None if it is nothing for them."""
+        lost = tuple([each for each in self.lost if each.subscription in subscriptions])
+        ours = tuple([each for each in self.subscriptions if each in subscriptions])
+        return CopiedItem(self.event if ours else None, ours, lost) if ours or lost else None
+
+
 def merge_repeated(pairs: Iterable[tuple[str, Value]]) -> dict[str, Any]:
     """Return attributes by name; a repeated name gets the list of its values in order (SPEC A-16, X4).
 

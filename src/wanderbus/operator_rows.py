@@ -285,6 +285,14 @@ class MovedSession(msgspec.Struct, frozen=True):
     server: str
 
 
+class ImportedSession(msgspec.Struct, frozen=True):
+    """A ``session`` that was made from a copy: how many subscriptions it has, and how many notifications wait."""
+
+    session: str
+    subscriptions: int
+    notifications: int
+
+
 class DrainInfo(msgspec.Struct, frozen=True):
     """Drain of a server: whether it drains, the sessions that are still there, and how many are stuck for a reason."""
 

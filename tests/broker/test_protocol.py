@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wanderbus import protocol
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import DeclaredAttribute, Event, EventId, Loss, Position
+from wanderbus.event import CopiedItem, DeclaredAttribute, Event, EventId, Loss, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
 from wanderbus.protocol import FromAgent, FromBroker
 from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Subscription
@@ -51,6 +51,7 @@ FROM_AGENT: list[FromAgent] = [
     protocol.ReleaseFilters(5, 4),
     protocol.MoveSession(18, "sip:a@b", "default", "s2"),
     protocol.Drain(19, True),
+    protocol.ImportSession(20, "sip:a@b", "work", 0, SUBSCRIPTION, (CopiedItem(EVENT, ("wb-1",)),), True),
 ]
 FROM_BROKER: list[FromBroker] = [
     protocol.Attachment(1),

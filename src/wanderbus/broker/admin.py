@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker import admission
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.requests import EngineRequests
 from wanderbus.broker.interest.phase_counts import PhaseCounts
@@ -29,9 +30,10 @@ from wanderbus.broker.servers.route_rows import advertisement_rows, route_rows
 from wanderbus.broker.sessions.drain import Drain
 from wanderbus.broker.sessions.handover_messages import MoveSession, SessionMoveEnded
 from wanderbus.broker.sessions.presence import Presence
+from wanderbus.broker.sessions.session_copies import SessionCopies
 from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
-from wanderbus.errors import Refused
+from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX
 from wanderbus.subject_schemas import next_attributes
 from wanderbus.subscription import check_wanted_subject
@@ -63,13 +65,20 @@ class Admin:
     """Answers administration requests of authenticated users."""
 
     def __init__(
-        self, basics: Basics, presence: Presence, ends: SessionEnds, engine: EngineRequests, phases: PhaseCounts
+        self,
+        basics: Basics,
+        presence: Presence,
+        ends: SessionEnds,
+        copies: SessionCopies,
+        engine: EngineRequests,
+        phases: PhaseCounts,
     ) -> None:
         self._state = basics.state
         self._journal = basics.journal
         self._links = basics.links
         self._presence = presence
         self._ends = ends
+        self._copies = copies
         self._engine = engine
         self._phases = phases
         self._channels = basics.channels
@@ -96,19 +105,22 @@ class Admin:
                     self._kick(link, request)
                 case protocol.MoveSession():
                     self._move(link, request)
+                case protocol.ImportSession():
+                    self._copies.take(link, request)
                 case protocol.Drain():
                     self._drain.answer(link, request)
                 case protocol.DeclareSchema():
                     self._declare_schema(link, request)
                 case protocol.ListSchemas():
                     self._list_schemas(link, request)
-        except Refused as error:
-            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+        except (FilterError, LimitExceeded, Refused) as error:
+            self._links.send(link, admission.refusal(request.request, error))
 
     def _check_role(self, asker: str, request: protocol.OperatorRequest) -> None:
         """Raise :class:`Refused` if ``asker`` lacks the role for this request about another user or about schemas."""
         changes = isinstance(
-            request, protocol.Purge | protocol.Kick | protocol.MoveSession | protocol.DeclareSchema
+            request,
+            protocol.Purge | protocol.Kick | protocol.MoveSession | protocol.ImportSession | protocol.DeclareSchema,
         ) or (isinstance(request, protocol.Drain) and request.on is not None)
         role = self._roles.get(asker)
         if role == "administrator" or (role == "operator" and not changes):

@@ -25,7 +25,7 @@ from wanderbus.errors import RemoteProtocolError
 PREMATCHED_MAX: Final = 1_024
 """Messages that are searched for publishes to match in one batch; this batch size costs least for each event."""
 
-_REFUSED_WHEN_FULL: Final = (protocol.Subscribe, protocol.Restrict, protocol.Advertise)
+_REFUSED_WHEN_FULL: Final = (protocol.Subscribe, protocol.Restrict, protocol.Advertise, protocol.ImportSession)
 """Requests that are refused while the disk is full."""
 
 
@@ -72,7 +72,7 @@ class AgentMessages:
             if type(message) is protocol.Publish or type(message) is protocol.PublishFor:
                 if link := self._links.get(identity):
                     publishes.append((link, message))
-            elif isinstance(message, protocol.Subscribe | protocol.Renew):
+            elif isinstance(message, protocol.Subscribe | protocol.Renew | protocol.ImportSession):
                 end = at
                 break
         if len(publishes) > 1:
@@ -104,6 +104,8 @@ class AgentMessages:
                 self._rollback.check(link, session, [reader.taken for reader in readers])
                 for reader in readers:
                     self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken, reader.group)
+            case protocol.ImportSession():
+                self.pacing.take(link, message)
             case protocol.Leave(request=request):
                 self._devices.presence.leave(link, link.session, request)
             case _ if isinstance(message, protocol.OperatorRequest):
@@ -117,13 +119,15 @@ class AgentMessages:
             case _:
                 self.pacing.take(link, message)
 
-    def _answer(self, link: Link, request: protocol.SessionRequest) -> None:
+    def _answer(self, link: Link, request: protocol.PacedRequest) -> None:
         if self._conditions.is_disk_full and isinstance(request, _REFUSED_WHEN_FULL):
             self._links.send(link, protocol.RequestRefused(request.request, DISK_FULL, limit="disk_full"))
             return
         match request:
             case protocol.Advertise() | protocol.Withdraw():
                 self._advertisements.answer(link, request)
+            case protocol.ImportSession():
+                self._admin.answer(link, request)
             case _:
                 self._subscriptions.answer(link, request)
                 if isinstance(request, protocol.Subscribe) and request.resume is not None:

@@ -191,7 +191,9 @@ class Broker:
             self._peers.decentralised,
             former,
         )
-        self._admin = Admin(basics, self._devices.presence, self._devices.ends, self.engine, self._phases)
+        self._admin = Admin(
+            basics, self._devices.presence, self._devices.ends, self._devices.copies, self.engine, self._phases
+        )
         self._messages = AgentMessages(
             basics,
             publishing,

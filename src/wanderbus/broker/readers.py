@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -134,3 +135,12 @@ class Link(msgspec.Struct):
         if self._readers is not None and successor not in self._readers and (reader := self._readers.pop(ended, None)):
             reader.subscription, reader.is_inherited = successor, True
             self._readers[successor] = reader
+
+
+class Asker(NamedTuple):
+    """Whose subscription is asked for, if no link of that user asks."""
+
+    user: str
+    session: str
+    device: str
+    is_server: bool

@@ -35,7 +35,7 @@ _LIMIT: Final = "user_filter_characters_per_s"
 _REQUEST_CHARACTERS: Final = 64
 """Characters that a request counts in addition to its expression."""
 
-Answer = Callable[[Link, protocol.SessionRequest], None]
+Answer = Callable[[Link, protocol.PacedRequest], None]
 
 
 class SubscribePacing:
@@ -49,7 +49,7 @@ class SubscribePacing:
         self._answer = answer
         self._paces: dict[str, SubscribePace] = {}
 
-    def take(self, link: Link, request: protocol.SessionRequest) -> None:
+    def take(self, link: Link, request: protocol.PacedRequest) -> None:
         """Answer a request now, or later if its user is too fast; a server of the domain never waits."""
         if link.is_server:
             self._answer(link, request)
@@ -93,16 +93,18 @@ class SubscribePacing:
         pace = self._paces.setdefault(row.subscription.owner, SubscribePace(self._links.now))
         pace.paid_at = max(pace.paid_at, self._links.now) + given.units / _WORK_A_CHARACTER / self._per_s
 
-    def _characters(self, request: protocol.SessionRequest) -> int:
+    def _characters(self, request: protocol.PacedRequest) -> int:
         """Return how many characters of a request have to be parsed, 0 if its expression was parsed earlier."""
         match request:
             case protocol.Subscribe(expression=expression) | protocol.Advertise(expression=expression):
                 return len(expression) + _REQUEST_CHARACTERS
+            case protocol.ImportSession(subscription=subscription) if subscription is not None:
+                return len(subscription.expression) + _REQUEST_CHARACTERS
             case protocol.Renew(subscription=identity) if row := self._state.tombstones.get(identity):
                 return len(row.subscription.expression) + _REQUEST_CHARACTERS
         return 0
 
-    def _serve(self, pace: SubscribePace, link: Link, request: protocol.SessionRequest, characters: int) -> None:
+    def _serve(self, pace: SubscribePace, link: Link, request: protocol.PacedRequest, characters: int) -> None:
         before = self._journal.merging
         self._answer(link, request)
         counted = characters * (1 + characters / _DOUBLE_CHARACTERS)

@@ -22,7 +22,7 @@ from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.patterns.pattern_admission import check_engine, check_pattern, check_room, has_its_events
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.queues.queue_policies import QueuePolicies
-from wanderbus.broker.readers import Link
+from wanderbus.broker.readers import Asker, Link
 from wanderbus.broker.restrictions.restriction_check import admitted
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.state.expiry_index import ExpiryIndex
@@ -113,6 +113,34 @@ class Subscriptions:
         self._interest.add_earlier(each for each in subscriptions if each.owner not in self._servers.users)
         self._publisher_filters.add_many(subscriptions)
         self.ask_for_kernel()
+
+    def copied(self, user: str, session: str, subscription: Subscription) -> tuple[Subscription, Sequence[IndexEntry]]:
+        """Return a subscription of a copy as ``user`` may have it in ``session``, without an id; it is kept.
+
+        Raise the errors of a request for it. A pattern, and a subscription of one device alone, cannot be copied.
+        """
+        if subscription.language == PATTERN or subscription.device is not None:
+            raise Refused(f"the subscription {subscription.id!r} is a pattern or of one device alone: it is no copy")
+        request = protocol.Subscribe(
+            0,
+            subscription.subject,
+            subscription.expression,
+            None,
+            subscription.restrictions,
+            this_device_only=False,
+            expires_us=subscription.expires_us,
+            queue=subscription.queue,
+            language=subscription.language,
+            format=subscription.format,
+        )
+        wanted = self._wanted(Asker(user, session, "", is_server=False), request)
+        admission.check_size(wanted)
+        return wanted, entries_of(wanted)
+
+    def check_room(self, wanted: Sequence[tuple[Subscription, Sequence[IndexEntry]]]) -> None:
+        """Raise :class:`LimitExceeded` if their owner may not have all of these too."""
+        if wanted:
+            self._check_quota(wanted)
 
     def offset_found(self, given: OffsetFound) -> None:
         """Answer the request for a subscription since a point in the past, whose first offset was looked up."""
@@ -314,7 +342,7 @@ class Subscriptions:
             return False
         return self._live_as(self._wanted(link, request)) is None
 
-    def _wanted(self, link: Link, request: protocol.Subscribe) -> Subscription:
+    def _wanted(self, link: Link | Asker, request: protocol.Subscribe) -> Subscription:
         """Return the requested subscription, without an id; raise :class:`Refused` if it is not permitted or valid."""
         assert link.session is not None
         if request.language == PATTERN:
@@ -355,7 +383,7 @@ class Subscriptions:
                 return subscription
             return self._change(subscription, expires_us=wanted.expires_us)
         entries = entries_of(wanted)
-        self._check_quota(wanted, entries)
+        self._check_quota([(wanted, entries)])
         inherits = self._ended.inheritable(link, wanted, request)
         accepted = msgspec.structs.replace(wanted, id=str(self._state.next_id))
         admission.check_size(accepted)
@@ -438,7 +466,7 @@ class Subscriptions:
         if ended.language == PATTERN:
             check_engine(ended.expression, self._engine)
         entries = entries_of(ended)
-        self._check_quota(ended, entries)  # it may make the broker forget the ended ones
+        self._check_quota([(ended, entries)])  # it may make the broker forget the ended ones
         if (row := self._state.tombstones.get(ended.id)) is None:
             raise _unknown(ended.id)
         return self._change(ended, entries, (link.device,) if row.holders else None, expires_us=expires_us)
@@ -507,24 +535,26 @@ class Subscriptions:
     def _expiry_us(self, request: protocol.Subscribe | protocol.Renew) -> int | None:
         return admission.expiry_us(self._config, self._state.wall_us, request.lifetime_s, request.expires_us)
 
-    def _check_quota(self, wanted: Subscription, entries: Sequence[IndexEntry]) -> None:
-        """Raise :class:`LimitExceeded` if its owner may have no more subscriptions, or none with these filters.
+    def _check_quota(self, wanted: Sequence[tuple[Subscription, Sequence[IndexEntry]]]) -> None:
+        """Raise :class:`LimitExceeded` if their owner may not have these too, or none with these filters.
 
         A server of the domain may have any.
         """
-        user = wanted.owner
+        user = wanted[0][0].owner
         if user in self._servers.users:
             return
-        if wanted.language == PATTERN:
+        if any(subscription.language == PATTERN for subscription, _ in wanted):
             check_room(user, self._state.patterns, self._config.user_pattern_events_max)
         most = self._config.user_subscriptions_max
-        if len(of_user := self._live.of_user(user)) >= most and len(self._without_expired(list(of_user))) >= most:
+        left = most - len(wanted)
+        if len(of_user := self._live.of_user(user)) > left and len(self._without_expired(list(of_user))) > left:
             raise LimitExceeded(
                 f"{user} has the maximum of {most} subscriptions; end one first", "user_subscriptions_max"
             )
-        for each in entries:
+        several = [each for _, entries in wanted for each in entries]
+        for each in several:
             self.matcher.work.check(each.interest.work)
-        most, size = self._config.user_filter_bytes_max, sum(each.interest.bytes for each in entries)
+        most, size = self._config.user_filter_bytes_max, sum(each.interest.bytes for each in several)
         if self.matcher.bytes.of_user(user) + size > most:
             self._without_expired(list(of_user))
         self.matcher.bytes.check(user, size, most)

@@ -79,7 +79,7 @@ COMMANDS: Final = {
     "pattern": KnownCommand("pattern.pattern", "app", "Read, explain and run patterns of compound events."),
     "pipeline": KnownCommand("pipeline.pipeline", "app", "Keep a lake, answer from it, and match events."),
     "schema": KnownCommand("operator.schema", "app", "Declare and show the attributes of events."),
-    "session": KnownCommand("domain.session", "app", "Move sessions between the servers of a domain."),
+    "session": KnownCommand("domain.session", "app", "Move sessions between servers, and into files."),
     "sip": KnownCommand("sip", "app", "Tools for SIP messages."),
     "users": KnownCommand("users", "app", "Add, change, list and remove a server's users."),
 }

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
+import msgspec
+
 from wanderbus import protocol
+from wanderbus.client.copied_session import copy_of, pieces, waiting_items
 from wanderbus.client.listed_rows import ListedItem, Pages, Purged, check_listed, read_rows
 from wanderbus.client.requests import Requests
 from wanderbus.client.user_uri import user_of
@@ -17,6 +20,7 @@ from wanderbus.operator_rows import (
     DiscardedSession,
     DrainInfo,
     EngineInfo,
+    ImportedSession,
     KickedDevice,
     LimitInfo,
     MovedSession,
@@ -28,6 +32,8 @@ from wanderbus.operator_rows import (
     SubscriptionInfo,
 )
 from wanderbus.protocol.eci_address import SCHEME
+from wanderbus.protocol.session_copy import SessionCopy
+from wanderbus.runtime.system_random import wall_us
 from wanderbus.subject_schemas import SubjectSchema
 
 _ROWS: Final = 1_000
@@ -175,6 +181,44 @@ class Operator:
         request = protocol.MoveSession(self._requests.next_request(), _uri(user), session, server)
         return read_rows(MovedSession, "moved", (await self._requests.begin(request)).rows)[0]
 
+    async def copy_session(self, user: str, session: str = "default") -> SessionCopy:
+        """Return a copy of a session, which goes on: its subscriptions, and what waits there.
+
+        What its devices acknowledge while it is read may be in the copy nevertheless. Patterns, and subscriptions of
+        one device alone, are left out.
+        """
+        return await copy_of(self, user, session)
+
+    async def end_copied(self, copy: SessionCopy) -> SessionCopy:
+        """End the subscriptions of a session that was copied; return the copy with everything that waits then.
+
+        The session is to be discarded once the copy is stored. Raises the errors of :meth:`discard`.
+        """
+        await self._end_subscriptions(copy.user, copy.session)
+        return msgspec.structs.replace(copy, items=await waiting_items(self, copy))
+
+    async def import_session(
+        self, copy: SessionCopy, *, user: str | None = None, session: str | None = None
+    ) -> ImportedSession:
+        """Make a session from a copy, of its user or another ``user``, with its name or another one.
+
+        Subscriptions and events get new ids; subscriptions that have expired are left out. Raises :class:`Refused` if
+        the user has such a session and something is in it, and :class:`LimitExceeded` if a bound does not allow it.
+        """
+        copy = copy.living(wall_us())
+        whose, name = _uri(copy.user if user is None else user), copy.session if session is None else session
+        several = list(pieces(copy))
+        rows: Sequence[ImportedSession] = ()
+        for place, (subscription, items) in enumerate(several):
+            is_last = place == len(several) - 1
+            request = protocol.ImportSession(
+                self._requests.next_request(), whose, name, place, subscription, items, is_last
+            )
+            rows = read_rows(ImportedSession, "imported", (await self._requests.begin(request)).rows)
+        if len(rows) != 1:
+            raise RemoteProtocolError(f"the broker answered with {len(rows)} sessions instead of one", None)
+        return rows[0]
+
     async def drain(self, *, on: bool | None = None) -> DrainInfo:
         """Let the server that this agent is connected to drain, or take sessions again; return how far it is.
 
@@ -192,16 +236,20 @@ class Operator:
         session than :data:`SESSION`, unless there is no subscription.
         """
         purged = await self.purge(user, session)  # refuses at once what is not permitted
-        ended = await self._subscriptions_of(user, session)
-        for subscription in ended:
-            await self._requests.ask(protocol.Unsubscribe(self._requests.next_request(), subscription))
-        if not ended.isdisjoint(await self._subscriptions_of(user, session)):
-            raise Refused(f"only an agent with the session {self.SESSION!r} can discard a session")
+        ended = await self._end_subscriptions(user, session)
         devices = [each.device async for row in self.sessions(user) if row.session == session for each in row.devices]
         purged += await self.purge(user, session)
         for device in devices:
             await self.kick(user, device, forget=True)  # without the last one the session is over
         return DiscardedSession(len(ended), len(devices), purged)
+
+    async def _end_subscriptions(self, user: str, session: str) -> set[str]:
+        ended = await self._subscriptions_of(user, session)
+        for subscription in ended:
+            await self._requests.ask(protocol.Unsubscribe(self._requests.next_request(), subscription))
+        if not ended.isdisjoint(await self._subscriptions_of(user, session)):
+            raise Refused(f"only an agent with the session {self.SESSION!r} can discard a session")
+        return ended
 
     async def _subscriptions_of(self, user: str, session: str) -> set[str]:
         return {row.subscription async for row in self.subscriptions(user) if row.session == session}

@@ -8,18 +8,20 @@ number) and repeated subscriptions by their content; the other requests are idem
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import DeclaredAttribute, Event, EventId, Loss, Number, Position
+from wanderbus.event import CopiedItem, DeclaredAttribute, Event, EventId, Loss, Number, Position
 from wanderbus.limits import EVENT_BYTES_MAX, REASON_CHARACTERS_MAX
 from wanderbus.protocol.bases import AgentMessage as AgentMessage
 from wanderbus.protocol.bases import BrokerMessage as BrokerMessage
 from wanderbus.protocol.domains import SESSION_MOVED as SESSION_MOVED
 from wanderbus.protocol.domains import Drain as Drain
+from wanderbus.protocol.domains import ImportSession as ImportSession
 from wanderbus.protocol.domains import MoveSession as MoveSession
 from wanderbus.protocol.domains import PublishesWait as PublishesWait
 from wanderbus.protocol.domains import SettleInterest as SettleInterest
@@ -489,10 +491,13 @@ AdvertisementRequest = Advertise | Withdraw
 SessionRequest = SubscriptionRequest | AdvertisementRequest
 """Requests of a device about its session; those with an expression are paced."""
 
+PacedRequest = SessionRequest | ImportSession
+"""Requests that may have an expression."""
+
 SchemaRequest = DeclareSchema | ListSchemas
 """Administration requests about the schemas of subjects, which need a role."""
 
-OperatorRequest = Inspect | Peek | Purge | Kick | MoveSession | Drain | SchemaRequest
+OperatorRequest = Inspect | Peek | Purge | Kick | MoveSession | ImportSession | Drain | SchemaRequest
 """Administration requests, about one's own sessions or, with a role, about those of others and about schemas."""
 
 ListingRequest = OperatorRequest | ListEvents
@@ -555,10 +560,13 @@ def encode_publish(number: int, event: bytes, outbox: int | None) -> bytes:
     return _encoder.encode(_EncodedPublish(number, msgspec.Raw(event), outbox))
 
 
-def size_of(value: Event | Subscription) -> int:
-    """Return how many bytes an event or a subscription takes in a message."""
+def size_of(value: Event | Subscription | CopiedItem) -> int:
+    """Return how many bytes an event, a subscription or an item of a queue takes in a message."""
     return len(_encoder.encode(value))
 
+
+SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+"""Form of the names of sessions."""
 
 OPERATIONS: Final = "operations"
 """Session of clients that only send requests of operators: without subscriptions, with access to all of the user."""

@@ -1,10 +1,12 @@
-"""Messages about a domain of several servers: leaders that publishes wait for, and sessions that move."""
+"""Messages about a domain of several servers: leaders that publishes wait for, and whole sessions."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from wanderbus.event import CopiedItem
 from wanderbus.protocol.bases import AgentMessage, BrokerMessage
+from wanderbus.subscription import Subscription
 
 SESSION_MOVED: Final = "session_moved"
 """Limit of the refusal of a device whose session is at another server, or on its way there: it has to call again."""
@@ -34,6 +36,22 @@ class MoveSession(AgentMessage, frozen=True, tag=40):
     user: str
     session: str
     server: str
+
+
+class ImportSession(AgentMessage, frozen=True, tag=45):
+    """Make a session from a copy, in pieces on one link; ``place`` counts them from 0.
+
+    A piece has one subscription of the copy, or items of its queue, in their order. The session is made with the piece
+    that ``is_last``.
+    """
+
+    request: int
+    user: str
+    session: str
+    place: int
+    subscription: Subscription | None = None
+    items: tuple[CopiedItem, ...] = ()
+    is_last: bool = False
 
 
 class Drain(AgentMessage, frozen=True, tag=41):

@@ -20,7 +20,7 @@ from wanderbus.broker.queues.stored_blocks import Block, StoredEntry, StoredGap,
 from wanderbus.broker.state.rows import EventRow
 from wanderbus.event import EventId
 
-_BLOCK: Final = 64
+NUMBERS_OF_BLOCK: Final = 64
 """Numbers whose entries are stored in one row."""
 
 _number = attrgetter("number")
@@ -238,7 +238,7 @@ class SessionQueue:
             if (queue := queues.get(identity)) is None:
                 queue = queues[identity] = SubscriptionQueue()
             queue.append(entry)
-        self._changed[self.key, entry.number // _BLOCK] = None
+        self._changed[self.key, entry.number // NUMBERS_OF_BLOCK] = None
 
     def _enter(self, entry: Queued) -> None:
         """Add the newest notification of the session; it shares the tuples of the last one if they are equal."""
@@ -331,18 +331,18 @@ class SessionQueue:
             return None
         if newest is not None:
             self._enter(newest)
-            if (block := newest.number // _BLOCK) != self._added:
+            if (block := newest.number // NUMBERS_OF_BLOCK) != self._added:
                 self._added = block
                 self._changed[self.key, block] = None
         grown = [own.exchange(entry, reason, newest) for own in found]
         entry.waiting -= len(found)
         if not entry.waiting:
             del self._entries[number]
-        if (block := number // _BLOCK) != self._displaced or grown != self._grown:
+        if (block := number // NUMBERS_OF_BLOCK) != self._displaced or grown != self._grown:
             self._displaced, self._grown = block, grown
             self._changed[self.key, block] = None
             for gap in grown:
-                self._changed[self.key, gap.number // _BLOCK] = None
+                self._changed[self.key, gap.number // NUMBERS_OF_BLOCK] = None
         return entry
 
     def pass_over(self, subscriptions: Sequence[str], number: int, reason: str) -> bool:
@@ -354,7 +354,7 @@ class SessionQueue:
             gaps.append(gap)
         for gap in gaps:
             gap.add(number, reason)
-            self._changed[self.key, gap.number // _BLOCK] = None
+            self._changed[self.key, gap.number // NUMBERS_OF_BLOCK] = None
         return True
 
     def drop(self, subscription: str, first: int, last: int, reason: str) -> tuple[int, list[Queued]]:
@@ -384,7 +384,7 @@ class SessionQueue:
                 renamed[before] = tuple(successor if each == ended else each for each in before)
             item.subscriptions = renamed[before]
             item.bound = tuple((successor if each == ended else each, device) for each, device in item.bound)
-            self._changed[self.key, item.number // _BLOCK] = None
+            self._changed[self.key, item.number // NUMBERS_OF_BLOCK] = None
 
     def _released(self, entries: Iterable[Queued]) -> list[Queued]:
         """Count one waiting subscription less for each of these; return those that wait for none."""
@@ -393,17 +393,17 @@ class SessionQueue:
             entry.waiting -= 1
             if not entry.waiting:
                 self._entries.pop(entry.number, None)
-                self._changed[self.key, entry.number // _BLOCK] = None
+                self._changed[self.key, entry.number // NUMBERS_OF_BLOCK] = None
                 released.append(entry)
         return released
 
     def _keep_gap(self, subscription: str, gap: QueuedGap) -> None:
-        block = gap.number // _BLOCK
+        block = gap.number // NUMBERS_OF_BLOCK
         self._gaps.setdefault(block, {})[subscription, gap.number] = gap
         self._changed[self.key, block] = None
 
     def _forget_gap(self, subscription: str, gap: QueuedGap) -> None:
-        block = gap.number // _BLOCK
+        block = gap.number // NUMBERS_OF_BLOCK
         del self._gaps[block][subscription, gap.number]
         if not self._gaps[block]:
             del self._gaps[block]
@@ -413,11 +413,11 @@ class SessionQueue:
 
     def block(self, number: int) -> Block | None:
         """Return the row for block ``number``, None if no item begins there."""
-        first = number * _BLOCK
+        first = number * NUMBERS_OF_BLOCK
         origins: dict[tuple[str, int], int] = {}
         matches: dict[StoredMatch, int] = {}
         entries = []
-        for place in range(_BLOCK):
+        for place in range(NUMBERS_OF_BLOCK):
             if (entry := self._entries.get(first + place)) is not None:
                 match = matches.setdefault(StoredMatch(entry.subscriptions, entry.bound), len(matches))
                 identity = entry.event.id
@@ -433,7 +433,7 @@ class SessionQueue:
 
     def blocks(self) -> Sequence[int]:
         """Return the number of every block in which an item begins."""
-        return sorted({number // _BLOCK for number in self._entries} | self._gaps.keys())
+        return sorted({number // NUMBERS_OF_BLOCK for number in self._entries} | self._gaps.keys())
 
     def load(
         self, blocks: Iterable[tuple[int, Block]], events: dict[EventId, EventRow], settled: dict[str, int]
@@ -452,11 +452,11 @@ class SessionQueue:
                 }
                 gap = QueuedGap(each.number, each.last, each.lost, numbers)
                 kept.setdefault(each.subscription, []).append(gap)
-                self._gaps.setdefault(gap.number // _BLOCK, {})[each.subscription, gap.number] = gap
+                self._gaps.setdefault(gap.number // NUMBERS_OF_BLOCK, {})[each.subscription, gap.number] = gap
         items: dict[str, list[Item]] = {}
         known: dict[StoredMatch, StoredMatch] = {}
         for number, block in blocks:
-            first = number * _BLOCK
+            first = number * NUMBERS_OF_BLOCK
             matches = [known.setdefault(match, match) for match in block.matches]
             targets = [
                 [(s, settled[s], kept.get(s), items.setdefault(s, [])) for s in m.subscriptions] for m in matches

@@ -116,6 +116,14 @@ class QueueLimits:
             return "queued_bytes_max"
         return None
 
+    def refuses_copy(self, user: str, waiting: int, size: int) -> str | None:
+        """Return the bound for which a session of a copy is refused: it has ``waiting`` notifications of ``size``."""
+        if reason := exceeded(self._system, waiting, size):
+            return reason
+        if self._user_bytes(user) + size > self._user_bytes_max:
+            return "user_queued_bytes_max"
+        return "queued_bytes_max" if self.users_bytes + size > self._bytes_max else None
+
     @property
     def users_bytes(self) -> int:
         """Return the bytes of the events that wait for all users, without those for servers."""

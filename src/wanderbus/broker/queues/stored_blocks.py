@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import msgspec
 
 
@@ -47,3 +50,12 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     matches: tuple[StoredMatch, ...]
     entries: tuple[StoredEntry, ...]
     gaps: tuple[StoredGap, ...] = ()
+
+
+class CopiedEntry(NamedTuple):
+    """An item of a copied queue: encoded event and its subscriptions, or what one subscription has lost."""
+
+    data: bytes
+    subscriptions: tuple[str, ...]
+    lost: Mapping[str, int] = {}
+    """Number of lost notifications by reason."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
@@ -18,8 +15,6 @@ from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.sessions.turned_away import moved
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
-
-_SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Attachments:
@@ -97,7 +92,7 @@ class Attachments:
 
     def _attach_refusal(self, link: Link, name: str) -> protocol.RequestRefused | None:
         """Return why this link cannot join the session ``name`` even if there is room, or None if it can."""
-        if not _SESSION_NAME.fullmatch(name):
+        if not protocol.SESSION_NAME.fullmatch(name):
             reason = "a session's name has 1 to 64 letters, digits, dots, dashes or underscores"
             return protocol.RequestRefused(0, reason)
         key = session_key(link.user, name)

@@ -26,7 +26,7 @@ from wanderbus.broker.sessions.handover_messages import (
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.state.exported_session import ExportedSession, decode_export
-from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import FilterError, RemoteProtocolError
 from wanderbus.subscription import Subscription
@@ -125,23 +125,32 @@ class AwaitedSessions:
         if (reason := self._obstacle(moving.key, moving.owner_epoch)) is not None:
             self._journal.emit(SessionMoveRefused(moving.user, moving.name, reason))
             return
-        if (before := state.sessions.get(moving.key)) is not None and not before.is_fenced:
-            self._turned_away.close(before)
         row = state.awaited.get(moving.key)
         awaited = () if row is None else row.subscriptions
+        session = self.take_in(exported, export)
+        self._forget_routes(awaited)
+        for each in awaited:
+            if each.id not in state.subscriptions:
+                self._interest.remove(each.id)
+        self._presence.take_over(session)
+        self._report_owned(exported)
+
+    def take_in(self, exported: ExportedSession, export: bytes) -> SessionRow:
+        """Record an exported session, which nothing opposes, and match its subscriptions; return its row.
+
+        The devices of the empty session in whose place it comes join again.
+        """
+        moving, state = exported.session, self._state
+        if (before := state.sessions.get(moving.key)) is not None and not before.is_fenced:
+            self._turned_away.close(before)
         imported = records.SessionImported(
             at_us=state.wall_us, user=moving.user, session=moving.name, owner_epoch=moving.owner_epoch, export=export
         )
         self._journal.write(imported, urgent=True)
         session = state.sessions[moving.key]
         self._subscriptions.take_over(session)
-        self._forget_routes(awaited)
-        for each in awaited:
-            if each.id not in state.subscriptions:
-                self._interest.remove(each.id)
         self._links.take_over(session)
-        self._presence.take_over(session)
-        self._report_owned(exported)
+        return session
 
     def _report_owned(self, exported: ExportedSession) -> None:
         moving, state = exported.session, self._state

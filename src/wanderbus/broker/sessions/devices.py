@@ -32,6 +32,7 @@ from wanderbus.broker.sessions.handover_messages import (
     UserUnowned,
 )
 from wanderbus.broker.sessions.presence import Presence
+from wanderbus.broker.sessions.session_copies import SessionCopies
 from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.sessions.unread_warnings import UnreadWarnings
@@ -77,6 +78,7 @@ class Devices:
         self._attachments = Attachments(
             basics, self.presence, self.ends, self._handover, rollback, filters, subscriptions, advertisements, former
         )
+        self.copies = SessionCopies(basics, subscriptions, self.ends, self._awaited, interest)
         self._unread_warnings = UnreadWarnings(basics)
 
     def on_input(self, given: OfDevices) -> None:

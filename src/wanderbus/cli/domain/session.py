@@ -12,6 +12,7 @@ import typer
 from wanderbus.broker.servers.server_users import server_of
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
+from wanderbus.cli.domain.session_files import export, import_session
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.operator.queue_commands import Of
 from wanderbus.cli.output import print_json, print_line, print_lines, print_progress, print_progress_json, run_async
@@ -21,7 +22,9 @@ from wanderbus.errors import ConfigurationError, Refused, UnknownUser, Wanderbus
 from wanderbus.event_text import escaped
 from wanderbus.operator_rows import SessionInfo
 
-app = typer.Typer(help="List and move sessions between the servers of a domain.", no_args_is_help=True)
+app = typer.Typer(help="List, move, export and import sessions.", no_args_is_help=True)
+app.command("export")(export)
+app.command("import")(import_session)
 
 Answers = Mapping[str, ServerAnswer[list[SessionInfo]]]
 Note = Callable[[str, str], None]
@@ -41,7 +44,7 @@ class _Place(NamedTuple):
 
 @app.callback()
 def _options() -> None:
-    """List and move sessions between the servers of a domain."""
+    """List, move, export and import sessions."""
 
 
 @app.command("list")
