@@ -285,6 +285,14 @@ class MovedSession(msgspec.Struct, frozen=True):
     server: str
 
 
+class TransferredSession(msgspec.Struct, frozen=True):
+    """A session whose end point is at the dormant instance ``name`` now."""
+
+    user: str
+    session: str
+    name: str
+
+
 class ImportedSession(msgspec.Struct, frozen=True):
     """A ``session`` that was made from a copy: how many subscriptions it has, and how many notifications wait."""
 

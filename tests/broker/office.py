@@ -9,7 +9,7 @@ from typing import Any
 from tests.broker.desk import BOB, Desk
 from wanderbus.broker.messages import LinkClosed, LinkDropped
 from wanderbus.parameters.broker import BrokerConfig, Role
-from wanderbus.protocol import Inspect, Listing, OperatorRequest, Purge, RequestRefused
+from wanderbus.protocol import AwaitTransfer, Inspect, Listing, OperatorRequest, Purge, RequestRefused
 
 OLGA, ADAM = "sip:olga@example.org", "sip:adam@example.org"
 ROLES: dict[str, Role] = {OLGA: "operator", ADAM: "administrator"}
@@ -31,7 +31,7 @@ class Office(Desk):
                 self.give(LinkClosed(output.link, output.reason))
 
 
-def answers(office: Desk, link: int, request: OperatorRequest) -> list[Any]:
+def answers(office: Desk, link: int, request: OperatorRequest | AwaitTransfer) -> list[Any]:
     """Send a request, and return all messages that the broker sends because of it."""
     before = len(office.out.get(link, ()))
     office.send(link, request)
@@ -40,14 +40,16 @@ def answers(office: Desk, link: int, request: OperatorRequest) -> list[Any]:
     return said
 
 
-def refusal(office: Desk, link: int, request: OperatorRequest) -> str:
+def refusal(office: Desk, link: int, request: OperatorRequest | AwaitTransfer) -> str:
     (answer,) = answers(office, link, request)
     assert isinstance(answer, RequestRefused), answer
     assert answer.request == request.request
     return answer.reason
 
 
-def listed(office: Desk, link: int, request: OperatorRequest) -> tuple[list[Mapping[str, Any]], str | None]:
+def listed(
+    office: Desk, link: int, request: OperatorRequest | AwaitTransfer
+) -> tuple[list[Mapping[str, Any]], str | None]:
     """The rows of one answer, and where to go on from."""
     said = answers(office, link, request)
     assert all(isinstance(part, Listing) and part.request == request.request for part in said), said

@@ -51,6 +51,8 @@ FROM_AGENT: list[FromAgent] = [
     protocol.ReleaseFilters(5, 4),
     protocol.MoveSession(18, "sip:a@b", "default", "s2"),
     protocol.Drain(19, True),
+    protocol.AwaitTransfer(21, "work", "desk"),
+    protocol.TransferSession(22, "sip:a@b", "work", "desk", "phone"),
     protocol.ImportSession(20, "sip:a@b", "work", 0, SUBSCRIPTION, (CopiedItem(EVENT, ("wb-1",)),), True),
 ]
 FROM_BROKER: list[FromBroker] = [

@@ -66,6 +66,15 @@ EXPECTED = {
         "90 quotes published, 90 received over 4 addresses",
         "each once and in order",
     ],
+    "ticker": [
+        "home, battery 90%, network wlan: phone",
+        "train, battery 70%, network cellular: phone",
+        "office, battery 60%, network wlan: desk",
+        "tunnel, battery 40%, network none: desk",
+        "train, battery 30%, network cellular: phone",
+        "home, battery 10%, network wlan: kitchen",
+        "80 ticks, each once and in order",
+    ],
     "stock_exchange": [
         "PETR4 at 24.90, for both",
         "PETR4 at 23.15, for the first alone",

@@ -27,11 +27,9 @@ from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.route_rows import advertisement_rows, route_rows
+from wanderbus.broker.sessions.devices import Devices
 from wanderbus.broker.sessions.drain import Drain
 from wanderbus.broker.sessions.handover_messages import MoveSession, SessionMoveEnded
-from wanderbus.broker.sessions.presence import Presence
-from wanderbus.broker.sessions.session_copies import SessionCopies
-from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX
@@ -67,18 +65,17 @@ class Admin:
     def __init__(
         self,
         basics: Basics,
-        presence: Presence,
-        ends: SessionEnds,
-        copies: SessionCopies,
+        devices: Devices,
         engine: EngineRequests,
         phases: PhaseCounts,
     ) -> None:
         self._state = basics.state
         self._journal = basics.journal
         self._links = basics.links
-        self._presence = presence
-        self._ends = ends
-        self._copies = copies
+        self._presence = devices.presence
+        self._ends = devices.ends
+        self._copies = devices.copies
+        self._transfers = devices.transfers
         self._engine = engine
         self._phases = phases
         self._channels = basics.channels
@@ -90,9 +87,12 @@ class Admin:
         self._life = str(basics.state.offset)
         """Name of this life of the broker: a queue keeps its numbers, and a listing its order, within one life."""
 
-    def answer(self, link: Link, request: protocol.OperatorRequest) -> None:
+    def answer(self, link: Link, request: protocol.OperatorRequest | protocol.AwaitTransfer) -> None:
         """Serve one request; the answer is sent once the change is durable."""
         try:
+            if isinstance(request, protocol.AwaitTransfer):
+                self._transfers.wait(link, request)
+                return
             self._check_role(link.user, request)
             match request:
                 case protocol.Inspect():
@@ -107,6 +107,8 @@ class Admin:
                     self._move(link, request)
                 case protocol.ImportSession():
                     self._copies.take(link, request)
+                case protocol.TransferSession():
+                    self._transfers.begin(link, request)
                 case protocol.Drain():
                     self._drain.answer(link, request)
                 case protocol.DeclareSchema():
@@ -120,7 +122,12 @@ class Admin:
         """Raise :class:`Refused` if ``asker`` lacks the role for this request about another user or about schemas."""
         changes = isinstance(
             request,
-            protocol.Purge | protocol.Kick | protocol.MoveSession | protocol.ImportSession | protocol.DeclareSchema,
+            protocol.Purge
+            | protocol.Kick
+            | protocol.MoveSession
+            | protocol.ImportSession
+            | protocol.TransferSession
+            | protocol.DeclareSchema,
         ) or (isinstance(request, protocol.Drain) and request.on is not None)
         role = self._roles.get(asker)
         if role == "administrator" or (role == "operator" and not changes):

@@ -104,11 +104,12 @@ class AgentMessages:
                 self._rollback.check(link, session, [reader.taken for reader in readers])
                 for reader in readers:
                     self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken, reader.group)
+                self._devices.transfers.opened(link)
             case protocol.ImportSession():
                 self.pacing.take(link, message)
             case protocol.Leave(request=request):
                 self._devices.presence.leave(link, link.session, request)
-            case _ if isinstance(message, protocol.OperatorRequest):
+            case _ if isinstance(message, protocol.OperatorRequest | protocol.AwaitTransfer):
                 self._admin.answer(link, message)
             case protocol.ListEvents():
                 self._history.ask(link, message)

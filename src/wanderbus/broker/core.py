@@ -191,9 +191,7 @@ class Broker:
             self._peers.decentralised,
             former,
         )
-        self._admin = Admin(
-            basics, self._devices.presence, self._devices.ends, self._devices.copies, self.engine, self._phases
-        )
+        self._admin = Admin(basics, self._devices, self.engine, self._phases)
         self._messages = AgentMessages(
             basics,
             publishing,
@@ -344,7 +342,7 @@ class Broker:
                 self._backlog.timer_fired()
             case ("detections",):
                 self._detections.timer_fired()
-            case ("rollback",):
+            case ("rollback",) | ("transfer", _):
                 pass  # the step goes on
             case _ if key == FILTER_LEASES:
                 self._filters.timer_fired()

@@ -451,7 +451,7 @@ class Links:
     ) -> None:
         """Add the next item of a reader to ``coming``, or its number to ``held`` if the window has no room."""
         own = queue.queues.get(reader.subscription)
-        if own is None or (item := own.after(reader.sent)) is None:
+        if own is None or reader.is_stopped or (item := own.after(reader.sent)) is None:
             return
         if self._windows.has_room(link, reader):
             heappush(coming, (item.number, reader.handle, reader, item))

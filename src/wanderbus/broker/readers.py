@@ -36,6 +36,8 @@ class OpenReader(msgspec.Struct):
     """True if it was opened for a subscription that has ended and whose queue another one inherited."""
     is_reported: bool = False
     """True if a warning was given that it is stalled."""
+    is_stopped: bool = False
+    """True if it gets nothing more, because another device is about to read instead."""
     group: int | None = None
     """Readers of one group are served in the order of the numbers; None for a reader on its own."""
 

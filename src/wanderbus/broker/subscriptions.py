@@ -426,6 +426,14 @@ class Subscriptions:
             elif is_gone and device in row.holders:
                 self._change(row.subscription, holders=tuple([each for each in row.holders if each != device]))
 
+    def hand_on(self, session: SessionRow, former: Sequence[str], device: str) -> None:
+        """Let ``device`` hold what the ``former`` devices of its session hold."""
+        for identity in list(session.subscriptions):
+            row = self._state.subscriptions[identity]
+            if not set(former).isdisjoint(row.holders):
+                others = [each for each in row.holders if each not in (*former, device)]
+                self._change(row.subscription, holders=(*others, device))
+
     def end_left_behind(self) -> None:
         """End what is held by devices that have left: the server may have stopped before it could record that."""
         left: dict[tuple[str, str], SessionRow] = {}

@@ -173,7 +173,7 @@ def sub(
         print_progress_json if json else lambda word, line: print_progress(line),
         None if since is None else since_point(since, datetime.now(UTC)),
     )
-    run_async(_until_closed(_sub(connection, asked, session)))
+    run_async(until_closed(_sub(connection, asked, session)))
 
 
 def _interest(
@@ -198,7 +198,7 @@ def _interest(
     return subject, expression, language
 
 
-async def _until_closed(printing: Coroutine[Any, Any, None]) -> None:
+async def until_closed(printing: Coroutine[Any, Any, None]) -> None:
     """Print until done, or until the output pipe has lost its reader."""
     tasks = [asyncio.create_task(printing), asyncio.create_task(output_closed())]
     try:

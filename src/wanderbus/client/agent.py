@@ -351,6 +351,10 @@ class Agent:
         )
         return Notifications(self, self._readers, request, keep=keep, gaps=gaps)
 
+    def read(self, subscription: Subscription, *, gaps: bool = False) -> Notifications[Any]:
+        """Return the notifications of a subscription that the session has; its block never ends it (SPEC J-05)."""
+        return Notifications(self, self._readers, subscription, keep=True, gaps=gaps)
+
     def merged(self, *subscriptions: Notifications[Item]) -> Merged[Item]:
         """Return one iteration over several subscriptions in the order of the log, to be opened with ``async with``.
 
@@ -362,10 +366,6 @@ class Agent:
         """
         from wanderbus.client.merged import Merged
 
-        if not subscriptions or len(set(subscriptions)) < len(subscriptions):
-            raise LocalProtocolError("merged() takes one or more different subscriptions")
-        if any(each._agent is not self for each in subscriptions):
-            raise LocalProtocolError("merged() takes subscriptions of one agent; call subscribe of this agent")
         return Merged(self, self._readers, subscriptions)
 
     def advertise(

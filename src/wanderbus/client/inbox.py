@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from wanderbus.errors import WanderbusError
 from wanderbus.event import Gap, Notification
+from wanderbus.protocol import TRANSFERRED
 from wanderbus.subscription import Subscription
 
 Item = Notification | Gap
@@ -58,6 +59,11 @@ class Inbox:
         """Number of items that arrived and were not requested yet."""
         self._asked_before = self._warned_at = -1
         """Number of requested items at the last check for a stall, and at the last warning."""
+
+    @property
+    def is_transferred(self) -> bool:
+        """Return whether another device reads the subscription instead; nothing is in flight to this one."""
+        return self.ended == TRANSFERRED
 
     def put(self, item: Item) -> None:
         """Enqueue an item for the application."""

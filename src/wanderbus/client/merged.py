@@ -37,6 +37,10 @@ class Merged(Generic[Item]):
     """
 
     def __init__(self, agent: Agent, readers: Readers, members: Sequence[Notifications[Item]]) -> None:
+        if not members or len(set(members)) < len(members):
+            raise LocalProtocolError("merged() takes one or more different subscriptions")
+        if any(each._agent is not agent for each in members):
+            raise LocalProtocolError("merged() takes subscriptions of one agent; call subscribe of this agent")
         self._agent = agent
         self._readers = readers
         self._members = tuple(members)
@@ -139,5 +143,7 @@ class Merged(Generic[Item]):
                 raise inbox.failure
         if all(inbox.subscription is None for inbox in self._by_inbox):
             raise Closed("the merged subscriptions are closed; subscribe and merge again")
+        if all(inbox.is_transferred for inbox in self._by_inbox):
+            raise StopAsyncIteration
         is_live = any(inbox.ended is None for inbox in self._by_inbox)
         await self._arrivals.wait(is_live=is_live, is_connected=lambda: self._agent.status == "CONNECTED")

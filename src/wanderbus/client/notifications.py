@@ -48,7 +48,15 @@ class Notifications(Generic[Item]):
     :data:`~wanderbus.client.inbox.QUIET_S` seconds.
     """
 
-    def __init__(self, agent: Agent, readers: Readers, request: protocol.Subscribe, *, keep: bool, gaps: bool) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        readers: Readers,
+        request: protocol.Subscribe | Subscription,
+        *,
+        keep: bool,
+        gaps: bool,
+    ) -> None:
         self._agent = agent
         self._readers = readers
         self._request = request
@@ -104,6 +112,15 @@ class Notifications(Generic[Item]):
             raise LocalProtocolError(
                 "this subscription is already open; use only one block for it, or call subscribe again"
             )
+        wanted = self._request
+        subscription = wanted if isinstance(wanted, Subscription) else await self._subscribe(reads=reads)
+        self._inbox.subscription = self._readers.claim(subscription, self._inbox)
+        self._readers.forget_left(subscription.id)
+        self._was_opened = True
+        if reads and subscription is wanted:
+            self._readers.read_together([self._inbox])
+
+    async def _subscribe(self, *, reads: bool) -> Subscription:
         answered = self._agent._requests.begin(self._request, reads=reads)
         try:
             (subscription,) = (await asyncio.shield(answered)).subscriptions
@@ -111,9 +128,7 @@ class Notifications(Generic[Item]):
             if not self._keep:
                 self._readers.abandon(answered)
             raise
-        self._inbox.subscription = self._readers.claim(subscription, self._inbox)
-        self._readers.forget_left(subscription.id)
-        self._was_opened = True
+        return subscription
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -128,7 +143,7 @@ class Notifications(Generic[Item]):
         self._inbox.is_unblocked = False
         self._inbox.empty()
         self._unacknowledged = None
-        if self._keep:
+        if self._keep or self._inbox.is_transferred:
             self._readers.release(subscription.id)
             return
         try:
@@ -212,5 +227,7 @@ class Notifications(Generic[Item]):
             raise self._inbox.failure
         if self._inbox.subscription is None:
             raise Closed("the subscription was closed while this reader waited; subscribe again")
+        if self._inbox.is_transferred:
+            raise StopAsyncIteration
         is_live = self._inbox.ended is None
         await self._arrivals.wait(is_live=is_live, is_connected=lambda: self._agent.status == "CONNECTED")

@@ -30,6 +30,7 @@ from wanderbus.operator_rows import (
     ServerInfo,
     SessionInfo,
     SubscriptionInfo,
+    TransferredSession,
 )
 from wanderbus.protocol.eci_address import SCHEME
 from wanderbus.protocol.session_copy import SessionCopy
@@ -180,6 +181,25 @@ class Operator:
         """
         request = protocol.MoveSession(self._requests.next_request(), _uri(user), session, server)
         return read_rows(MovedSession, "moved", (await self._requests.begin(request)).rows)[0]
+
+    async def dormant(self, session: str, name: str) -> TransferredSession:
+        """Wait as a dormant instance ``name`` of an own session's application; return when it is its turn.
+
+        Then start the application, which joins the session and subscribes as the present instance does. Nobody but
+        the user and administrators can transfer the session, and what is to be started is known here alone.
+        """
+        request = protocol.AwaitTransfer(self._requests.next_request(), session, name)
+        return read_rows(TransferredSession, "transferred", (await self._requests.begin(request)).rows)[0]
+
+    async def transfer(self, user: str, session: str, to: str, *, device: str | None = None) -> TransferredSession:
+        """Transfer the end point of a session to the dormant instance ``to``; return once that has joined.
+
+        The subscriptions of the present instances end with the reason ``transferred``, or only those of ``device``.
+        Each goes on with what it has, and the next instance behind that. Raises :class:`Refused` also if the dormant
+        instance does not join; then everything waits for the next device that reads the session.
+        """
+        request = protocol.TransferSession(self._requests.next_request(), _uri(user), session, to, device)
+        return read_rows(TransferredSession, "transferred", (await self._requests.begin(request)).rows)[0]
 
     async def copy_session(self, user: str, session: str = "default") -> SessionCopy:
         """Return a copy of a session, which goes on: its subscriptions, and what waits there.

@@ -126,7 +126,8 @@ class Readers:
                 successor = None
             elif reader is not None:
                 self._readers[successor.id] = self._readers.pop(lost)
-        _log.warning("subscription %s ended (%s); %s", lost, over.reason, _then(successor))
+        level = logging.INFO if over.reason == protocol.TRANSFERRED else logging.WARNING
+        _log.log(level, "subscription %s ended (%s); %s", lost, over.reason, _then(successor))
         if reader is None:
             if successor is not None and lost in self._early:
                 self._early.setdefault(successor.id, []).extend(self._early.pop(lost))

@@ -20,11 +20,15 @@ from wanderbus.limits import EVENT_BYTES_MAX, REASON_CHARACTERS_MAX
 from wanderbus.protocol.bases import AgentMessage as AgentMessage
 from wanderbus.protocol.bases import BrokerMessage as BrokerMessage
 from wanderbus.protocol.domains import SESSION_MOVED as SESSION_MOVED
+from wanderbus.protocol.domains import TRANSFERRED as TRANSFERRED
+from wanderbus.protocol.domains import AwaitTransfer as AwaitTransfer
 from wanderbus.protocol.domains import Drain as Drain
 from wanderbus.protocol.domains import ImportSession as ImportSession
+from wanderbus.protocol.domains import ListEvents as ListEvents
 from wanderbus.protocol.domains import MoveSession as MoveSession
 from wanderbus.protocol.domains import PublishesWait as PublishesWait
 from wanderbus.protocol.domains import SettleInterest as SettleInterest
+from wanderbus.protocol.domains import TransferSession as TransferSession
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Since, Subscription
 
 
@@ -277,28 +281,6 @@ class PublishFor(AgentMessage, frozen=True, tag=18):
     is_outbox: bool = False
 
 
-class ListEvents(AgentMessage, frozen=True, tag=19):
-    """Request the events of an ordered channel by number; :class:`Listing` answers it (SPEC K-03).
-
-    They are those of ``subject`` and of the subjects below it, with numbers from ``first`` to ``last``, or the
-    ``newest`` of these alone. The answer has at most ``limit`` of them; its cursor is the next ``first``.
-
-    A server reads so for a subscription that begins in the past (SPEC T-05): with ``since`` the answer is the number at
-    which to begin, with ``expression`` it has the matching events alone. ``subject`` may be ``*`` then. The first row
-    names the log by its ``incarnation``, and the ``end`` of what was read, or the reason why that has ``failed``.
-    """
-
-    request: int
-    subject: str
-    first: Number | None = None
-    last: Number | None = None
-    newest: int | None = None
-    limit: int = 1_000
-    since: Since | None = None
-    expression: str | None = None
-    language: str = "eci"
-
-
 class Advertise(AgentMessage, frozen=True, tag=21):
     """Declare that this device will publish events of ``subject`` that match ``expression`` (SPEC A-17).
 
@@ -497,10 +479,10 @@ PacedRequest = SessionRequest | ImportSession
 SchemaRequest = DeclareSchema | ListSchemas
 """Administration requests about the schemas of subjects, which need a role."""
 
-OperatorRequest = Inspect | Peek | Purge | Kick | MoveSession | ImportSession | Drain | SchemaRequest
+OperatorRequest = Inspect | Peek | Purge | Kick | MoveSession | ImportSession | TransferSession | Drain | SchemaRequest
 """Administration requests, about one's own sessions or, with a role, about those of others and about schemas."""
 
-ListingRequest = OperatorRequest | ListEvents
+ListingRequest = OperatorRequest | ListEvents | AwaitTransfer
 """Requests that :class:`Listing` answers."""
 
 ReaderMessage = Read | StopReading | NotifyAck

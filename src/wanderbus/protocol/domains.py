@@ -1,15 +1,19 @@
-"""Messages about a domain of several servers: leaders that publishes wait for, and whole sessions."""
+"""Messages about a domain of several servers: leaders that publishes wait for, channels, and whole sessions."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.event import CopiedItem
+from wanderbus.event import CopiedItem, Number
 from wanderbus.protocol.bases import AgentMessage, BrokerMessage
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import Since, Subscription
 
 SESSION_MOVED: Final = "session_moved"
 """Limit of the refusal of a device whose session is at another server, or on its way there: it has to call again."""
+
+
+TRANSFERRED: Final = "transferred"
+"""Reason of the end of a subscription at one device, because another one reads it now: it lives on."""
 
 
 class SettleInterest(AgentMessage, frozen=True, tag=27):
@@ -27,6 +31,28 @@ class PublishesWait(BrokerMessage, frozen=True, tag=17):
 
     reason: str
     server: str = ""
+
+
+class ListEvents(AgentMessage, frozen=True, tag=19):
+    """Request the events of an ordered channel by number; :class:`Listing` answers it (SPEC K-03).
+
+    They are those of ``subject`` and of the subjects below it, with numbers from ``first`` to ``last``, or the
+    ``newest`` of these alone. The answer has at most ``limit`` of them; its cursor is the next ``first``.
+
+    A server reads so for a subscription that begins in the past (SPEC T-05): with ``since`` the answer is the number at
+    which to begin, with ``expression`` it has the matching events alone. ``subject`` may be ``*`` then. The first row
+    names the log by its ``incarnation``, and the ``end`` of what was read, or the reason why that has ``failed``.
+    """
+
+    request: int
+    subject: str
+    first: Number | None = None
+    last: Number | None = None
+    newest: int | None = None
+    limit: int = 1_000
+    since: Since | None = None
+    expression: str | None = None
+    language: str = "eci"
 
 
 class MoveSession(AgentMessage, frozen=True, tag=40):
@@ -52,6 +78,27 @@ class ImportSession(AgentMessage, frozen=True, tag=45):
     subscription: Subscription | None = None
     items: tuple[CopiedItem, ...] = ()
     is_last: bool = False
+
+
+class AwaitTransfer(AgentMessage, frozen=True, tag=46):
+    """Wait as a dormant instance ``name`` of the application of an own session, which need not exist (SPEC L-07).
+
+    The answer comes when the end point of the session comes; it has no content that could say what to start.
+    """
+
+    request: int
+    session: str
+    name: str
+
+
+class TransferSession(AgentMessage, frozen=True, tag=47):
+    """Transfer the end point of a session from ``device``, or all its devices, to the dormant instance ``to``."""
+
+    request: int
+    user: str
+    session: str
+    to: str
+    device: str | None = None
 
 
 class Drain(AgentMessage, frozen=True, tag=41):

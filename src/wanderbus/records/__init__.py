@@ -476,8 +476,8 @@ class StatusChanged(Record, frozen=True, tag="status", kw_only=True):
 class Left(Record, frozen=True, tag="left", kw_only=True):
     """A device is no longer a member of its session.
 
-    ``reason`` is ``asked``, ``grace``, ``kicked`` or ``hook``, or the bound for which it gave way to another device:
-    ``devices_max``, ``user_devices_max`` or ``sessions_max``.
+    ``reason`` is ``asked``, ``grace``, ``kicked``, ``hook`` or ``transferred``, or the bound for which it gave way to
+    another device: ``devices_max``, ``user_devices_max`` or ``sessions_max``.
     """
 
     user: str

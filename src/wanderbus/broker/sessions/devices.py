@@ -34,6 +34,7 @@ from wanderbus.broker.sessions.handover_messages import (
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.session_copies import SessionCopies
 from wanderbus.broker.sessions.session_ends import SessionEnds
+from wanderbus.broker.sessions.transfers import Transfers
 from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.sessions.unread_warnings import UnreadWarnings
 from wanderbus.broker.signals import OfDevices
@@ -79,6 +80,7 @@ class Devices:
             basics, self.presence, self.ends, self._handover, rollback, filters, subscriptions, advertisements, former
         )
         self.copies = SessionCopies(basics, subscriptions, self.ends, self._awaited, interest)
+        self.transfers = Transfers(basics, self.presence, subscriptions)
         self._unread_warnings = UnreadWarnings(basics)
 
     def on_input(self, given: OfDevices) -> None:
@@ -144,8 +146,9 @@ class Devices:
         self._attachments.attach(link, message)
 
     def go_on(self) -> None:
-        """Hand over the sessions for which everything is here now."""
+        """Hand over the sessions for which everything is here now, and transfer end points."""
         self._handover.go_on()
+        self.transfers.go_on()
 
     def sweep(self) -> None:
         """Warn of unread subscriptions."""

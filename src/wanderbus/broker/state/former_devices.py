@@ -39,7 +39,8 @@ def remove_device(state: BrokerState, record: records.Left) -> None:
         return
     if row is not None:
         keep_lease(state, row, record.at_us)
-    _keep_reason(state, record)
+    if record.reason != "transferred":
+        _keep_reason(state, record)
     if any(key in state.publishers for key in _publishers(user, device)):
         former = state.former.get(user) or FormerRow()
         former.devices.append(device)

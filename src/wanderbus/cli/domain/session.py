@@ -13,6 +13,8 @@ from wanderbus.broker.servers.server_users import server_of
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
 from wanderbus.cli.domain.session_files import export, import_session
+from wanderbus.cli.domain.session_share import share
+from wanderbus.cli.domain.session_transfers import dormant, transfer
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.operator.queue_commands import Of
 from wanderbus.cli.output import print_json, print_line, print_lines, print_progress, print_progress_json, run_async
@@ -22,9 +24,12 @@ from wanderbus.errors import ConfigurationError, Refused, UnknownUser, Wanderbus
 from wanderbus.event_text import escaped
 from wanderbus.operator_rows import SessionInfo
 
-app = typer.Typer(help="List, move, export and import sessions.", no_args_is_help=True)
+app = typer.Typer(help="List, share, move, transfer, export and import sessions.", no_args_is_help=True)
 app.command("export")(export)
 app.command("import")(import_session)
+app.command(context_settings={"ignore_unknown_options": True})(dormant)
+app.command()(transfer)
+app.command()(share)
 
 Answers = Mapping[str, ServerAnswer[list[SessionInfo]]]
 Note = Callable[[str, str], None]
@@ -44,7 +49,7 @@ class _Place(NamedTuple):
 
 @app.callback()
 def _options() -> None:
-    """List, move, export and import sessions."""
+    """List, share, move, transfer, export and import sessions."""
 
 
 @app.command("list")

@@ -48,7 +48,7 @@ def export(
     """
     if file.exists():
         raise ConfigurationError(f"{file} exists; give a new file, or remove it first")
-    run_async(_export(connection, _user(connection, of), name, file, remove, json))
+    run_async(_export(connection, user_given(connection, of), name, file, remove, json))
 
 
 @visiting
@@ -73,7 +73,7 @@ def import_session(
 
     Example: wanderbus session import bob.session --of sip:carol@localhost --name delays --user sip:adam@localhost
     """
-    copy, user = read_session(file), _user(connection, of)
+    copy, user = read_session(file), user_given(connection, of)
     if of is None and copy.user != user:
         raise ConfigurationError(f"{file} has a session of {copy.user}; give --of {user} to import it for {user}")
     imported = run_async(_import(connection, copy, user, name))
@@ -84,7 +84,8 @@ def import_session(
         print_line(f"the session {imported.session} of {user} has {parts}")
 
 
-def _user(connection: ConnectionOptions, of: str | None) -> str:
+def user_given(connection: ConnectionOptions, of: str | None) -> str:
+    """Return the canonical URI of the user who has the session."""
     return connection.user_uri if of is None else user_of(of)
 
 

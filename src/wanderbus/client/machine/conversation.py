@@ -117,7 +117,7 @@ class Conversation:
         attach = protocol.Attach(
             given.epoch, given.session, self._resume, *how, stream.last, stream.seen, True, self._was_at
         )
-        readers = self._readers.all()
+        readers = [each for each in self._readers.all() if not each.is_finished]
         read = [protocol.encode(read_message(readers, stream.position))] if readers else []
         if not is_attached:
             self._event_bytes_max = None
@@ -295,6 +295,8 @@ class Conversation:
             case protocol.NotRead(subscription=subscription, waiting=waiting):
                 return [] if self._readers.get(subscription.id) else [SubscriptionNotRead(subscription, waiting)]
             case protocol.SubscriptionEnded() as ended:
+                if ended.reason == protocol.TRANSFERRED:
+                    self._readers.finish(ended.subscription.id)
                 return self._carry_out(self._lifetimes.ended(ended))
             case protocol.RequestRefused(request=request) as refusal:
                 asked = self._requests.pop(request, None)

@@ -115,7 +115,7 @@ class Lifetimes:
         """Renew or resubmit ``wanted``, unless it ended at the time that its application set."""
         self._forget(wanted.subscription.id)
         in_time = reason == "expired" and wanted.expires_us is not None
-        if self._on_ended == "ignore" or in_time or reason == "unsubscribed":
+        if self._on_ended == "ignore" or in_time or reason in ("unsubscribed", protocol.TRANSFERRED):
             return Decision(reports=[SubscriptionOver(wanted.subscription, reason)])
         return self._try(Reaction(wanted, reason, renews=self._on_ended == "renew"))
 

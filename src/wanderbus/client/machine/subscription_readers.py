@@ -45,6 +45,11 @@ class SubscriptionReaders:
         self._former.pop(subscription, None)
         return reader
 
+    def finish(self, subscription: str) -> None:
+        """Read a subscription no further, since another device does."""
+        if (reader := self.get(subscription)) is not None:
+            reader.is_finished = True
+
     def stop(self, subscription: str) -> SubscriptionReader | None:
         """Stop reading a subscription; return its reading, or None."""
         if (reader := self._by_subscription.pop(subscription, None)) is not None:

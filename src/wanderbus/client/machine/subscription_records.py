@@ -33,6 +33,8 @@ class SubscriptionReader(msgspec.Struct):
     """The application has acknowledged everything up to this number."""
     group: int | None = None
     """Number that subscriptions have in common which are read as one stream, None for one on its own."""
+    is_finished: bool = False
+    """True if another device reads on: what has arrived can still be acknowledged."""
     recent: deque[tuple[int, int, EventId | None]] | None = None
     """Latest items: number, count of notifications that arrived with it or are missing up to it, and the event."""
     repeatable: dict[EventId, None] | None = None

@@ -1,0 +1,124 @@
+"""``wanderbus session dormant`` and ``transfer``: a session's end point goes to another device (SPEC L-07)."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Annotated, Final
+
+import typer
+
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
+from wanderbus.cli.domain.session_files import Name, Whose, user_given
+from wanderbus.cli.output import print_error, print_json, print_line, print_progress, print_progress_json, run_async
+from wanderbus.client.agent import Agent
+from wanderbus.errors import ConfigurationError
+from wanderbus.operator_rows import TransferredSession
+from wanderbus.runtime.child_process import ChildProcess
+
+_END_S_MAX: Final = 10.0
+"""Time for the application to end, after which it is killed."""
+
+As = Annotated[
+    str, typer.Option("--as", metavar="DEVICE", help="Name of the dormant instance, for example of the device.")
+]
+
+
+@visiting
+def dormant(
+    name: Name,
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="Command that starts the application.", show_default=False)
+    ],
+    *,
+    connection: ConnectionOptions,
+    as_: As,
+    json: AsJson = False,
+) -> None:
+    """Wait until the end point of a session is transferred to this device, and start its application then.
+
+    The command is started without a shell, on this device alone: nobody else can say what is started. It has to join
+    the session, and to subscribe as the present instance does. When it has ended, this command waits again. Ctrl-C
+    ends both.
+
+    Example: wanderbus session dormant ticker --as desk --user sip:bob@localhost -- python examples/ticker.py
+    """
+    if shutil.which(command[0]) is None:
+        raise ConfigurationError(f"COMMAND: there is no program {command[0]!r} that can be started")
+    run_async(_dormant(connection, name, as_, command, json))
+
+
+@visiting
+def transfer(
+    name: Name,
+    *,
+    connection: ConnectionOptions,
+    to: Annotated[str, typer.Option("--to", metavar="DEVICE", help="Name of the dormant instance.")],
+    device: Annotated[
+        str | None,
+        typer.Option("--from", metavar="DEVICE", help="Only this device of the session.", show_default="all"),
+    ] = None,
+    of: Whose = None,
+    json: AsJson = False,
+) -> None:
+    """Transfer the end point of a session to the dormant instance of its application on another device.
+
+    The present instance gets nothing more, and finishes what it has; its iteration ends. The dormant one is started and
+    goes on behind that, so no notification is lost or repeated. One that the present instance does not finish within
+    10 seconds is delivered again, and marked as redelivered. Sessions of others need the role of administrator. In a
+    domain, ask the server that has the session, and let the dormant instance wait there.
+
+    Example: wanderbus session transfer ticker --to desk --user sip:bob@localhost
+    """
+    row = run_async(_transfer(connection, user_given(connection, of), name, to, device))
+    if json:
+        print_json({"user": row.user, "session": row.session, "device": row.name})
+    else:
+        print_line(f"the session {row.session} of {row.user} is read at {row.name} now")
+
+
+async def _transfer(
+    connection: ConnectionOptions, user: str, name: str, to: str, device: str | None
+) -> TransferredSession:
+    async with connection.visitor() as agent:
+        return await agent.operator.transfer(user, name, to, device=device)
+
+
+async def _dormant(connection: ConnectionOptions, session: str, name: str, command: Sequence[str], json: bool) -> None:
+    note = print_progress_json if json else lambda word, line: print_progress(line)
+    waits = f"waiting as {name} for the session {session}"
+    async with connection.visitor() as agent:
+        while True:
+            waiting = asyncio.create_task(agent.operator.dormant(session, name))
+            noting = asyncio.create_task(_note_waiting(agent, waiting, lambda: note("waiting", waits)))
+            try:
+                await waiting
+            finally:
+                noting.cancel()
+                await asyncio.wait([noting])
+            note("started", f"the session {session} comes to {name}")
+            status = await _run(command)
+            note("ended", f"{command[0]} has ended with status {status}")
+
+
+async def _note_waiting(agent: Agent, waiting: asyncio.Task[TransferredSession], note: Callable[[], None]) -> None:
+    """Print that the request waits at the broker: it has answered a later one."""
+    async for _ in agent.operator.sessions(agent.uri):
+        break
+    if not waiting.done():
+        note()
+
+
+async def _run(command: Sequence[str]) -> int:
+    """Run a program until it ends, and print what it prints; end it if this command is to end."""
+    process = await ChildProcess.start(command, print_line, print_error)
+    try:
+        return await process.wait()
+    finally:
+        process.terminate()
+        try:
+            async with asyncio.timeout(_END_S_MAX):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
