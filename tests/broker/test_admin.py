@@ -224,7 +224,7 @@ def test_l06_a_request_that_is_repeated_on_a_new_link_is_told_how_the_move_ends(
     office.close(first)
     assert "is on its way to s2" in refusal(office, other, protocol.MoveSession(2, ALICE, "default", "s3"))
     assert answers(office, other, protocol.MoveSession(3, ALICE, "default", "s2")) == []
-    assert office.moves == [MoveSession(ALICE, "default", "s2")]
+    assert office.moves == [MoveSession(ALICE, "default", "s2", "asked")]
     office.give(SessionMoveEnded(ALICE, "default", "s2"))
     assert office.out[other][-1] == Listing(3, ({"user": ALICE, "session": "default", "server": "s2"},))
     assert answers(office, other, protocol.MoveSession(4, ALICE, "default", "s3")) == []
@@ -244,7 +244,7 @@ def test_l01_a_user_moves_the_own_session_and_hears_of_it_at_the_next_server() -
     office = MovingOffice()
     phone = office.attach(ALICE, "phone")
     assert answers(office, phone, protocol.MoveSession(1, ALICE, "default", "s2")) == []
-    assert office.moves == [MoveSession(ALICE, "default", "s2")]
+    assert office.moves == [MoveSession(ALICE, "default", "s2", "user")]
     here = protocol.MoveSession(2, ALICE, "default", "south")
     row = {"user": ALICE, "session": "default", "server": "south"}
     assert answers(office, phone, here) == [Listing(2, (row,))], "as at the next server, which has it"

@@ -9,7 +9,7 @@ from tests.peers.handover_town import NAMES, Town
 from wanderbus.peers.handover import draining
 from wanderbus.peers.handover.draining import LOOK_S, RETRY_S
 from wanderbus.peers.handover.placement import server_for
-from wanderbus.records import DrainingChanged, encode_record
+from wanderbus.records import DrainingChanged, SessionFenced, encode_record
 from wanderbus.subscription import PATTERN
 
 USERS = [f"sip:user{number}@example.org" for number in range(20)]
@@ -53,6 +53,7 @@ def test_l06_a_draining_server_moves_all_sessions_and_spreads_them() -> None:
     assert all(len(each) == 1 and each != ["south"] for each in places.values()), places
     assert {each for (each,) in places.values()} == {"north", "east"}
     assert places == {user: [server_for(user, ("north", "east"))] for user in places}
+    assert {each.cause for each in town["south"].written(SessionFenced)} == {"drain"}
 
 
 def test_l06_a_drain_moves_some_sessions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -351,7 +351,8 @@ class Admin:
             raise Refused(f"the session {request.session!r} of {request.user} is on its way to {former.server} already")
         self._moves[key] = link, request
         if asker is None:
-            self._journal.emit(MoveSession(request.user, request.session, request.server))
+            cause = "user" if link.user == request.user else "asked"
+            self._journal.emit(MoveSession(request.user, request.session, request.server, cause))
 
     def move_ended(self, ended: SessionMoveEnded) -> None:
         """Answer the request for a move."""

@@ -15,6 +15,7 @@ import msgspec
 
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.records.bases import Record as Record
+from wanderbus.records.moves import MOVED_AWAY as MOVED_AWAY
 from wanderbus.records.moves import Cut as Cut
 from wanderbus.records.moves import DeviceCame as DeviceCame
 from wanderbus.records.moves import DeviceGone as DeviceGone

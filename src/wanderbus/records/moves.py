@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from wanderbus.event import EventId
 from wanderbus.records.bases import Record
 from wanderbus.subscription import Subscription
+
+MOVED_AWAY: Final = "moved to another server"
+"""Reason for which a device is DISCONNECTED whose session leaves its server."""
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):
@@ -24,6 +29,8 @@ class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
 
     Its rows become an export for the server ``target``, which is kept until :class:`ExportDropped`. ``cuts`` say what
     the session has got here of the log of each server of the domain; there are none in a domain of one server.
+    ``cause`` says who wanted the move: ``user``, ``asked`` for another user, or the server itself: ``drain``, or
+    ``network`` if a device came into that of the target.
     """
 
     user: str
@@ -31,6 +38,7 @@ class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
     owner_epoch: int
     target: str = ""
     cuts: tuple[Cut, ...] = ()
+    cause: str = ""
 
 
 class ExportDropped(Record, frozen=True, tag="export_dropped", kw_only=True):

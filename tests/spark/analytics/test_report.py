@@ -46,6 +46,15 @@ def latency(**names: Any) -> list[dict[str, Any]]:
     return [{**own, "part": part, **times} for part in ("accepting", "matching", "away", "acknowledging", "total")]
 
 
+STEPS = ("awaited_us", "fenced_us", "imported_us", "done_us", "taken_us", "gap_us", "cause")
+HANDOVER = {
+    **{"user": USER, "session": NASTY, "owner_epoch": START_US, "source": "s1", "target": "s2", "cause": "drain"},
+    **{"outcome": "moved", "begun_us": START_US, "awaited_us": START_US, "fenced_us": START_US + 7_000},
+    **{"imported_us": START_US + 16_000, "done_us": START_US + 16_500, "notifications": 3, "bytes": 45_678},
+    **{"taken_us": START_US + 80_000, "gap_us": 73_000},
+}
+
+
 def analysis() -> Analysis:
     """Figures with long and hostile names, and with more rows than are shown at once."""
     device = "urn:uuid:0a1b2c3d-0000-1111-2222-333344445555"
@@ -74,6 +83,8 @@ def analysis() -> Analysis:
         totals=Totals(
             events=9_000, generated=12_345, delivered=12_000, dropped=300, queued=45, moves=1, healed=1,
             healing_p50_ms=80.0, healing_p95_ms=80.0, healing_max_ms=80.0, live=7, never_matched=1,
+            handovers=7_654, handover_gap_p50_ms=12.0, handover_gap_p99_ms=73.0, handover_gap_max_ms=90.0,
+            handover_notifications=4_321, handover_bytes=2_000_000,
         ),
         reasons=Ranking([{"reason": "queue.notifications_max", "dropped": 300}]),
         drops=Ranking([{**own, "subject": NASTY, "reason": "queue.notifications_max", "dropped": 300}]),
@@ -97,6 +108,11 @@ def analysis() -> Analysis:
             [{**of_device, "moved_us": START_US, "former": "[2001:db8::1234:5678:9abc:def0]:54321", "address": "b:1",
               "healed_us": None, "healing_us": None}]
         ),
+        handovers=Ranking([HANDOVER, {**HANDOVER, "outcome": "withdrawn", **dict.fromkeys(STEPS), "bytes": None}]),
+        causes=Ranking(
+            [{"cause": "drain", "withdrawn": 1, "under_way": 0, "handovers": 7_654, "gap_p50_ms": 12.0,
+              "gap_p99_ms": 73.0, "gap_max_ms": 90.0, "notifications": 4_321, "bytes": 2_000_000}]
+        ),
         subjects=Ranking([{"subject": NASTY, "events": 9_000, "events_in_peak_s": 99, **counts()}]),
         never=Ranking([{"id": "wb-1", **own, "subject": NASTY, "expression": LONG, "events_seen": 4}]),
         coverings=Ranking([{**filters, "covering_expression": "n > 1", "covered_expression": LONG, "is_equal": False}]),
@@ -106,8 +122,8 @@ def analysis() -> Analysis:
 EMPTY = Analysis(
     server="", records=0, first_us=None, last_us=None, totals=Totals(), reasons=Ranking(), drops=Ranking(),
     sessions=Ranking(), latencies=dict.fromkeys(("server", "subject", "user", "device"), Ranking()), depth_bucket_us=1,
-    depth=[], depths=[], devices=Ranking(), slow=Ranking(), absences=[], moves=Ranking(), subjects=Ranking(),
-    never=Ranking(), coverings=Ranking(),
+    depth=[], depths=[], devices=Ranking(), slow=Ranking(), absences=[], moves=Ranking(), handovers=Ranking(),
+    causes=Ranking(), subjects=Ranking(), never=Ranking(), coverings=Ranking(),
 )  # fmt: skip
 
 
@@ -170,6 +186,17 @@ def test_t08_the_page_has_the_events_per_second(events: int, rate: str) -> None:
     found = msgspec.structs.replace(analysis(), first_us=START_US, last_us=START_US + HOUR_US)
     totals = msgspec.structs.replace(found.totals, events=events)
     assert f"clock: {rate} events/s." in page(msgspec.structs.replace(found, totals=totals))
+
+
+def test_t08_the_page_has_the_handovers_and_their_gaps() -> None:
+    section = page(analysis()).partition("<section id='handovers'>")[2].partition("</section>")[0]
+    words = " ".join(Page(section).words.split())
+    assert "7,654 handovers moved 4,321 notifications in 2,000 kB" in words
+    assert "half within 12 ms, 99 % within 73 ms, the longest 90 ms" in words
+    assert "drain of the server moved 7.00 ms 9.00 ms 0.50 ms 73 ms 3 46 kB" in words, "the steps of one"
+    assert "not recorded withdrawn — — — — 3 —" in words
+    assert "drain, 99 %: 73 ms" in section, "the plot"
+    assert "No session went to another server." in Page(page(EMPTY)).words
 
 
 def test_t08_a_run_without_a_fault_says_so() -> None:

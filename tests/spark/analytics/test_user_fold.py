@@ -26,8 +26,8 @@ def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Fold
     for offset, record in enumerate(written):
         at_us = record.at_us
         match record:
-            case records.Started():
-                yield FoldEntry(None, offset, at_us, "started")
+            case records.Started(server=server):
+                yield FoldEntry(None, offset, at_us, "started", value=server)
             case records.Published(delivery=delivery):
                 for each in delivery.notified:
                     if each.user == user:
@@ -73,6 +73,14 @@ def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Fold
             case records.StatusChanged() if record.user == user:
                 own = {"device": record.device, "value": record.status, "reason": record.reason}
                 yield FoldEntry(None, offset, at_us, "status", **own)
+            case (
+                records.SessionAwaited()
+                | records.SessionNotAwaited()
+                | records.SessionFenced()
+                | records.SessionImported()
+                | records.ExportDropped()
+            ) if record.user == user:
+                yield of_handover(offset, record)
             case records.DialogStored() if record.user == user:
                 yield FoldEntry(None, offset, at_us, "dialog_stored", device=record.device, value=record.address)
         for drop in drops_of(record):
@@ -83,6 +91,15 @@ def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Fold
 def dropped(offset: int, record: records.Dropped) -> FoldEntry:
     own: dict[str, Any] = {"first": record.first, "last": record.last, "reason": record.reason}
     return FoldEntry(record.session, offset, record.at_us, "dropped", subscriptions=list(record.subscriptions), **own)
+
+
+def of_handover(offset: int, record: records.OfMoves) -> FoldEntry:
+    own: dict[str, Any] = {"first": getattr(record, "owner_epoch", None), "reason": getattr(record, "cause", None)}
+    own["value"] = getattr(record, "source", None) or getattr(record, "target", None)
+    if isinstance(record, records.SessionImported):
+        own["last"] = len(record.export)
+    kind = type(record).__struct_config__.tag
+    return FoldEntry(getattr(record, "session", None), offset, record.at_us, str(kind), **own)
 
 
 def folded(written: Iterable[records.AnyRecord], user: str) -> tuple[list[Fate | Taking], UserFold]:

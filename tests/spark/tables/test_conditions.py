@@ -17,7 +17,7 @@ from wanderbus.pipeline.tables.schemas import spark_schema
 
 ROWS: Final = 200
 VALUES: Final[dict[str, tuple[Any, ...]]] = {
-    "string": ("", "acknowledged", "dropped", "CONNECTED", "DISCONNECTED", "other", None),
+    "string": ("", "acknowledged", "dropped", "CONNECTED", "DISCONNECTED", "other", "moved", None),
     "bigint": (-1, 0, 1, 2, 60_000_001, 60_000_002, None),
     "double": (0.5, None),
     "boolean": (True, False, None),

@@ -214,6 +214,7 @@ class Handover:
             owner_epoch=given.owner_epoch,
             target=given.target,
             cuts=leaving.cuts,
+            cause=given.cause,
         )
         left = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
         self._journal.write(fenced, urgent=True)

@@ -26,11 +26,15 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MoveSession(Output, frozen=True):
-    """Move a session of this server to the server ``target``; :class:`SessionMoveEnded` answers it."""
+    """Move a session of this server to the server ``target``; :class:`SessionMoveEnded` answers it.
+
+    ``cause`` is for the record of the move, which explains it.
+    """
 
     user: str
     session: str
     target: str
+    cause: str = ""
 
 
 class SessionMoveEnded(Input, frozen=True):
@@ -87,6 +91,7 @@ class FenceSession(Input, frozen=True):
     target: str = ""
     subscriptions: tuple[str, ...] = ()
     heads: tuple[Head, ...] = ()
+    cause: str = ""
 
 
 class KeepSession(Input, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanderbus import protocol
+from wanderbus import protocol, records
 from wanderbus.broker.backlog import MessageQueue
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.messages import LinkDropped
@@ -39,7 +39,7 @@ class TurnedAway:
         for link in still_open:
             refusal = moved(session)
             self._links.send(link, refusal)
-            self._close(link, "moved to another server", refusal.reason)
+            self._close(link, records.MOVED_AWAY, refusal.reason)
 
     def close_device(self, user: str, device: str) -> None:
         """Close the link of a device that has gone to another server, after its waiting acknowledgements."""

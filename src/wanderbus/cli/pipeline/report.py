@@ -80,7 +80,7 @@ def report(
     environment: Environment = None,
     json: AsJson = False,
 ) -> None:
-    """Write loss, latency, queues, drops, moves and times away of a server as one HTML file, which needs no network.
+    """Write loss, latency, queues, drops, moves, handovers and times away as one HTML file, which needs no network.
 
     Figures are those of the server, and of each subject, user and device. In the lake of a domain they are those of all
     its servers unless --server names one. With --log the log is read into a lake that is removed afterwards; for a long
@@ -111,10 +111,12 @@ def report(
             else:
                 totals = found.totals
                 given_up = f", {totals.given_up} given up" if totals.given_up else ""
+                handovers = f", {totals.handovers} handovers" if totals.handovers else ""
                 rejected = f", {sum(found.rejected.values())} records rejected" if found.rejected else ""
                 print_line(
                     f"{out}: {totals.generated} matches of {totals.events} events, {totals.delivered} delivered, "
-                    f"{totals.queued} waiting, {totals.dropped} dropped{given_up}, {totals.missing} missing{rejected}"
+                    f"{totals.queued} waiting, {totals.dropped} dropped{given_up}, {totals.missing} missing{handovers}"
+                    f"{rejected}"
                 )
 
         written = _write(spark, source, bounds, out, every_s, stop, show)

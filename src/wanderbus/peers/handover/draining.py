@@ -90,7 +90,7 @@ class Draining:
                 continue
             target = server_for(session.user, open_servers)
             assert target is not None, open_servers
-            self._leaving.begin(MoveSession(session.user, session.name, target))
+            self._leaving.begin(MoveSession(session.user, session.name, target, "drain"))
 
     def _look(self, now: float) -> None:
         """List the sessions to move: those that nobody uses come last."""

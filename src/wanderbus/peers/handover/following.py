@@ -86,7 +86,7 @@ class Following:
         is_here = self._state.server in map(self._nearest, self._connected(session))
         if not is_here and target in self._leaving.targets and (session.user, session.name) not in self._leaving:
             self._moving[session.key] = key
-            self._leaving.begin(MoveSession(session.user, session.name, target))
+            self._leaving.begin(MoveSession(session.user, session.name, target, "network"))
 
     def _connected(self, session: SessionRow) -> list[str]:
         keys = [device_key(session.user, device) for device in session.devices]

@@ -52,9 +52,10 @@ LeavingOutput = (
 class _Leaving:
     """A session on its way to ``target``."""
 
-    def __init__(self, move: Move, target: str) -> None:
+    def __init__(self, move: Move, target: str, cause: str = "") -> None:
         self.move = move
         self.target = target
+        self.cause = cause
         self.stage: Literal["offered", "ready", "fencing", "fenced"] = "offered"
         self.subscriptions: tuple[str, ...] = ()
         """Those that the target knows."""
@@ -113,7 +114,7 @@ class LeavingSessions:
         session = self._state.sessions[session_key(given.user, given.session)]
         # A session that has begun again may have been at the target before, in a later epoch than its own.
         move = Move(given.user, given.session, max(session.owner_epoch + 1, self._state.wall_us))
-        leaving = self._moves[move.key] = _Leaving(move, given.target)
+        leaving = self._moves[move.key] = _Leaving(move, given.target, given.cause)
         self._emit(SetTimer(move.key, self._now + MOVE_S))
         self._offer(leaving)
 
@@ -253,8 +254,9 @@ class LeavingSessions:
             leaving.stage = "fencing"
             self._ask_no_more(leaving)
             heads = tuple(leaving.heads[server] for server in sorted(leaving.heads))
-            move = leaving.move
-            self._emit(FenceSession(*move.key, move.owner_epoch, leaving.target, leaving.subscriptions, heads))
+            move, target = leaving.move, leaving.target
+            fence = FenceSession(*move.key, move.owner_epoch, target, leaving.subscriptions, heads, leaving.cause)
+            self._emit(fence)
 
     def _missing(self, leaving: _Leaving) -> frozenset[str]:
         """Return the servers whose head is still missing."""

@@ -42,7 +42,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
     ``given_up`` are the drops that somebody asked for, which ``dropped`` does not contain, unlike in the gold tables.
 
-    ``healing`` percentiles are over all moves that healed, in milliseconds. ``uncompared`` are the filters that were
+    ``healing`` percentiles are over all moves that healed, in milliseconds. ``handovers`` are the sessions that went to
+    another server, with the notifications and bytes that went with them; of the gaps, those of devices that were
+    connected. ``uncompared`` are the filters that were
     not compared with all others of their subject in the search for coverings.
     """
 
@@ -67,6 +69,12 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     healing_p50_ms: float | None = None
     healing_p95_ms: float | None = None
     healing_max_ms: float | None = None
+    handovers: int = 0
+    handover_gap_p50_ms: float | None = None
+    handover_gap_p99_ms: float | None = None
+    handover_gap_max_ms: float | None = None
+    handover_notifications: int = 0
+    handover_bytes: int = 0
     subscriptions: int = 0
     live: int = 0
     never_matched: int = 0
@@ -82,7 +90,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     ``rejected`` are the numbers of records that tables of the lake rejected, by table: the figures miss them.
 
     ``records`` are those of the log in the period, from ``first_us`` to ``last_us``. ``depth_bucket_us`` is the time of
-    one row of ``depth``, which is that of the server, and of ``depths``.
+    one row of ``depth``, which is that of the server, and of ``depths``. ``causes`` are the counts of handovers by
+    cause.
     """
 
     server: str
@@ -101,6 +110,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     slow: Ranking
     absences: list[Row]
     moves: Ranking
+    handovers: Ranking
+    causes: Ranking
     subjects: Ranking
     never: Ranking
     coverings: Ranking
@@ -119,6 +130,7 @@ def analyse(gold: GoldTables) -> Analysis:
     subjects = parted(found["subject_counts"], every_drop, "subject")
     drops = every_drop.where(~F.col("reason").isin(*GIVEN_UP))
     latencies = keep(found["latencies"])
+    handovers = keep(found["handovers"])
     is_never = (F.col("generated") + F.col("restricted") == 0) & F.col("is_live")
     away = ranked(devices.where("absences > 0"), F.desc("away_us"), F.desc("is_away"), "user", "device")
     try:
@@ -127,7 +139,7 @@ def analyse(gold: GoldTables) -> Analysis:
             records=records,
             first_us=first_us,
             last_us=last_us,
-            totals=_totals(sessions, devices, counts, found, is_never),
+            totals=_totals(sessions, devices, counts, {**found, "handovers": handovers}, is_never),
             reasons=ranked(drops.groupBy("reason").agg(F.sum("dropped").alias("dropped")), F.desc("dropped"), "reason"),
             drops=ranked(drops, F.desc("dropped"), "user", "session", "subject", "reason"),
             sessions=ranked(
@@ -141,12 +153,14 @@ def analyse(gold: GoldTables) -> Analysis:
             slow=ranked(devices.where("taking_p95_ms is not null"), F.desc("taking_p95_ms"), "user", "device"),
             absences=_absences(found["absences"], away),
             moves=ranked(found["moves"], F.col("healing_us").desc_nulls_first(), "user", "device", "moved_us"),
+            handovers=ranked(handovers, F.col("gap_us").desc_nulls_last(), "begun_us", "user", "session"),
+            causes=_causes(handovers),
             subjects=ranked(subjects, F.desc("events"), "subject"),
             never=ranked(counts.where(is_never), F.desc("events_seen"), "id"),
             coverings=ranked(pairs, F.desc("covered_subscriptions"), "subject", "covering", "covered"),
         )
     finally:
-        for each in (devices, counts, sessions, every_drop, pairs, latencies):
+        for each in (devices, counts, sessions, every_drop, pairs, latencies, handovers):
             each.unpersist()
 
 
@@ -210,11 +224,38 @@ def _totals(
             F.percentile(healing, 0.95).alias("healing_p95_ms"),
             F.max(healing).alias("healing_max_ms"),
         ),
+        found["handovers"].where(_HAS_MOVED).agg(*_of_handovers("handover_")),
         found["coverings"].agg(F.count("*").alias("coverings")),
         found["uncompared_filters"].agg(F.count("*").alias("uncompared")),
     ]
     (row,) = reduce(DataFrame.crossJoin, parts).collect()
     return Totals(**row.asDict())
+
+
+_HAS_MOVED: Final = "outcome = 'moved'"
+
+
+def _of_handovers(prefix: str = "") -> list[Column]:
+    """Return the figures of handovers, whose names but the first begin with ``prefix``."""
+    gap = F.col("gap_us") / 1_000
+    return [
+        F.count("*").alias("handovers"),
+        F.percentile(gap, 0.5).alias(f"{prefix}gap_p50_ms"),
+        F.percentile(gap, 0.99).alias(f"{prefix}gap_p99_ms"),
+        F.max(gap).alias(f"{prefix}gap_max_ms"),
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(f"{prefix}{name}") for name in ("notifications", "bytes")),
+    ]
+
+
+def _causes(handovers: DataFrame) -> Ranking:
+    """Return the figures of the handovers by cause, and the moves of each that were withdrawn or are under way."""
+    by_cause = handovers.groupBy(F.coalesce("cause", F.lit("")).alias("cause"))
+    own = by_cause.agg(
+        *(F.count_if(F.col("outcome") == each).alias(each) for each in ("withdrawn", "under_way")),
+    )
+    moved = handovers.where(_HAS_MOVED).groupBy(F.coalesce("cause", F.lit("")).alias("cause")).agg(*_of_handovers())
+    found = own.join(moved, "cause", "left").fillna(0, ["handovers", "notifications", "bytes"])
+    return ranked(found, F.desc("handovers"), "cause")
 
 
 def _sum(name: str) -> Column:

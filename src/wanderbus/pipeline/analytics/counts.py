@@ -26,19 +26,25 @@ def blocked(marks: DataFrame, owners: DataFrame) -> DataFrame:
     return found.join(owners, "subscription")
 
 
-def session_counts(matches: DataFrame, notifications: DataFrame, blocked: DataFrame) -> DataFrame:
+def session_counts(matches: DataFrame, notifications: DataFrame, blocked: DataFrame, sessions: DataFrame) -> DataFrame:
     """Return the counts of each session; those of matches are the broker's own counters.
 
     ``missing`` are numbers between the first and the last notification that none has, ``repeated`` those that more than
-    one has: both are 0 unless records were lost or written twice. Each server numbers for itself.
+    one has: both are 0 unless records were lost or written twice. They are counted for each time in which one server
+    had the session: it then gives the numbers alone.
     """
     counts = matches.groupBy(*_OF_SESSION).agg(F.count("*").alias("generated"), *_outcomes())
-    by_log = notifications.groupBy(*_OF_SESSION, F.shiftright("offset", NUMBER_SHIFT)).agg(
+    log = F.shiftright("offset", NUMBER_SHIFT).alias("log")
+    arrivals = sessions.where("kind = 'session_imported'").groupBy(*_OF_SESSION, log)
+    stays = arrivals.agg(F.collect_list("offset").alias("arrivals"))
+    stay = F.size(F.filter(F.coalesce("arrivals", F.array()), lambda arrival: arrival < F.col("offset"))).alias("stay")
+    numbered = notifications.withColumn("log", log).join(F.broadcast(stays), [*_OF_SESSION, "log"], "left")
+    by_stay = numbered.groupBy(*_OF_SESSION, "log", stay).agg(
         F.count("*").alias("notifications"),
         F.countDistinct("number").alias("distinct"),
         (F.max("number") - F.min("number") + 1).alias("span"),
     )
-    numbers = by_log.groupBy(*_OF_SESSION).agg(
+    numbers = by_stay.groupBy(*_OF_SESSION).agg(
         *(F.sum(name).alias(name) for name in ("notifications", "distinct", "span"))
     )
     restricted = blocked.groupBy(*_OF_SESSION).agg(F.sum("restricted").alias("restricted"))

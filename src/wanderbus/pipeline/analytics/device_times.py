@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
+from wanderbus.records import MOVED_AWAY
+
 
 class Absence(NamedTuple):
     """A device was DISCONNECTED, from ``from_us`` up to ``to_us``; None while it still is.
@@ -26,6 +28,15 @@ class Move(NamedTuple):
     moved_us: int
     former: str
     address: str
+
+
+class DevicePast(NamedTuple):
+    """Absences of a device whose session goes to another server: present one, then begins, ends and sums of others."""
+
+    away: tuple[int, str] | None
+    was_connected: bool
+    """True if it was connected until the session left."""
+    ended: tuple[list[int], list[int], list[int]]
 
 
 class DeviceTimes:
@@ -64,6 +75,23 @@ class DeviceTimes:
         self._connected.discard(device)
         self._end(device, at_us, "left")
         self._addresses.pop(device, None)
+
+    def leave_server(self, device: str) -> DevicePast:
+        """Forget a device whose session leaves this server, and return its absences; its next address is no move."""
+        self.stays(device)
+        self._addresses.pop(device, None)
+        away = self._away.pop(device, None)
+        was_connected = device in self._connected or (away is not None and away[1] == MOVED_AWAY)
+        self._connected.discard(device)
+        begins, ends, sums = (each.pop(device, []) for each in (self._begins, self._ends, self._sums))
+        return DevicePast(away, was_connected, (begins, ends, sums))
+
+    def come_to_server(self, device: str, past: DevicePast, at_us: int) -> None:
+        """Go on with a device whose session has come here: it is away until it connects."""
+        self._connected.discard(device)
+        if past.away is not None or past.was_connected:
+            self._away[device] = past.away or (at_us, MOVED_AWAY)
+        self._begins[device], self._ends[device], self._sums[device] = past.ended
 
     def address(self, device: str, address: str, at_us: int) -> None:
         """Note the address of a device's data."""

@@ -35,8 +35,9 @@ ENTRY: Final = (
 )
 """Columns of an entry.
 
-``value`` is the status or the address of a device. ``first`` of an attached device is the life of its agent, that of a
-notification the offset of its event.
+``value`` is the status or the address of a device, the server that started, or the other one in a handover. ``first``
+of an attached device is the life of its agent, that of a notification the offset of its event, and that of a handover
+the epoch of the session's owner. ``last`` of an imported session is its size.
 """
 
 MARK: Final = (
@@ -137,7 +138,7 @@ def entries(
         .join(owners(subscriptions), "subscription")
     )
     log = F.shiftright("offset", NUMBER_SHIFT).alias("log")
-    starts = marked.where("kind = 'started'").select("offset", "at_us", "kind", log)
+    starts = marked.where("kind = 'started'").select("offset", "at_us", "kind", F.col("user").alias("value"), log)
     users = sessions.select("user", log).distinct()
     own = [
         _entry(
@@ -147,7 +148,12 @@ def entries(
             last=F.col("number"),
         ),
         _entry(deliveries),
-        _entry(sessions, value=F.coalesce("status", "address"), first=F.col("epoch")),
+        _entry(
+            sessions,
+            value=F.coalesce("status", "address", "other_server"),
+            first=F.coalesce("epoch", "owner_epoch"),
+            last=F.col("export_bytes"),
+        ),
         _entry(
             subscriptions.where("device is not null"),
             kind=F.lit("bound"),

@@ -14,7 +14,7 @@ from wanderbus.pipeline.analytics.coverings import compared, coverings, uncompar
 from wanderbus.pipeline.analytics.entries import entries, marks, owners
 from wanderbus.pipeline.analytics.latencies import latencies
 from wanderbus.pipeline.analytics.queue_depths import queue_depths
-from wanderbus.pipeline.analytics.settled import absences, acknowledgements, matches, moves, settled
+from wanderbus.pipeline.analytics.settled import absences, acknowledgements, handovers, matches, moves, settled
 from wanderbus.pipeline.analytics.subscription_counts import subscription_counts
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.logs import LakeLogs, logs_in, server_of
@@ -148,7 +148,7 @@ class GoldTables:
     def __init__(self, tables: LakeTables, period: Period = EVERYTHING, *, bucket_us: int = MINUTE_US) -> None:
         marked = tables.keep(marks(tables.records))
         every = entries(tables.notifications, tables.deliveries, tables.sessions, tables.subscriptions, marked)
-        rows = tables.keep(settled(every, is_small=tables.is_small))
+        rows = tables.keep(settled(every, tables.servers, is_small=tables.is_small))
         filters = tables.keep(compared(tables.subscriptions))
         self._cached = (marked, rows, filters)
         taken = acknowledgements(rows, tables.events)
@@ -160,6 +160,7 @@ class GoldTables:
             "queue_depths": period.after_begin(queue_depths(self.every_match, bucket_us), bucket_us),
             "absences": period.overlapping(absences(rows)),
             "moves": period.within(moves(rows, taken), "moved_us"),
+            "handovers": period.within(handovers(rows, tables.events), "begun_us"),
             "coverings": coverings(filters),
             "uncompared_filters": uncompared(filters),
         }
@@ -169,7 +170,7 @@ class GoldTables:
         found, events = self.frames, period.within(tables.events)
         matched, taken = found["matches"], found["acknowledgements"]
         return {
-            "session_counts": session_counts(matched, period.within(tables.notifications), restricted),
+            "session_counts": session_counts(matched, period.within(tables.notifications), restricted, tables.sessions),
             "drops": drops(matched),
             "latencies": latencies(taken),
             "subject_counts": subject_counts(events, matched),

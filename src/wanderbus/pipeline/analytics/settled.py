@@ -1,41 +1,58 @@
-"""Fates of matches, acknowledgements, absences and moves, settled by the entries of all users in one pass.
+"""Fates of matches, acknowledgements, absences, moves and handovers, settled by the entries of all users in one pass.
 
 The entries of a user are in one partition, in order, so a worker keeps the matches of one user that wait, and no more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.analytics.entries import ENTRY
-from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking, UserFold
-from wanderbus.pipeline.lake_offsets import base_below
+from wanderbus.pipeline.analytics.handovers import Handover
+from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking
+from wanderbus.pipeline.analytics.user_logs import UserLogs
 
 SETTLED: Final = (
     "user string, kind string, session string, subject string, number bigint, subscription string, offset bigint, "
     "at_us bigint, event_offset bigint, outcome string, ended_us bigint, reason string, device string, away_us bigint, "
-    "is_redelivered boolean, former string, address string"
+    "is_redelivered boolean, former string, address string, "
+    "handover struct<session:string,owner_epoch:bigint,source:string,target:string,cause:string,awaited_us:bigint,"
+    "fenced_us:bigint,imported_us:bigint,done_us:bigint,withdrawn_us:bigint,notifications:bigint,bytes:bigint,"
+    "taken_us:bigint,matched_us:bigint,event_offset:bigint>"
 )
-"""Columns of all kinds of rows: ``fate``, ``acknowledgement``, ``absence`` and ``move``."""
+"""Columns of all kinds of rows: ``fate``, ``acknowledgement``, ``absence``, ``move`` and ``handover``."""
 
 _TYPES: Final = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
-_SCHEMA: Final = pa.schema([(name, _TYPES[kind]) for name, kind in (each.split() for each in SETTLED.split(", "))])
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    if not kind.startswith("struct"):
+        return _TYPES[kind]
+    fields = (each.split(":") for each in kind.removeprefix("struct<").removesuffix(">").split(","))
+    return pa.struct([(name, _TYPES[own]) for name, own in fields])
+
+
+_SCHEMA: Final = pa.schema([(name, _arrow_type(kind)) for name, kind in (each.split() for each in SETTLED.split(", "))])
 _ENTRY_NAMES: Final = [column.split()[0] for column in ENTRY.split(", ")][1:]
 _BATCH_ROWS: Final = 16_384
 
 Row = tuple[Any, ...]
 
 
-def settled(entries: DataFrame, *, is_small: bool = False) -> DataFrame:
-    """Return the rows that the entries settle, as :data:`SETTLED`; one task settles them if they are few."""
+def settled(entries: DataFrame, servers: tuple[str, ...] = (), *, is_small: bool = False) -> DataFrame:
+    """Return the rows that the entries of these ``servers`` settle, as :data:`SETTLED`.
+
+    One task settles them if they are few. Times of records never decrease in a log.
+    """
     divided = entries.coalesce(1) if is_small else entries.repartition("user")
-    ordered = divided.sortWithinPartitions("user", "offset", F.col("kind") != "notified", "kind", "last")
-    return ordered.select("user", *_ENTRY_NAMES).mapInArrow(_fold, SETTLED)
+    ordered = divided.sortWithinPartitions("user", "at_us", "offset", F.col("kind") != "notified", "kind", "last")
+    return ordered.select("user", *_ENTRY_NAMES).mapInArrow(_folding(servers), SETTLED)
 
 
 def matches(rows: DataFrame) -> DataFrame:
@@ -100,43 +117,68 @@ def moves(rows: DataFrame, taken: DataFrame) -> DataFrame:
     )
 
 
-def _fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    found: list[Row] = []
-    for row in _rows(batches):
-        found.append(row)
-        if len(found) == _BATCH_ROWS:
-            yield _batch(found)
-            found = []
-    yield _batch(found)
+def handovers(rows: DataFrame, events: DataFrame) -> DataFrame:
+    """Return one row for each handover of a session from server to server.
+
+    ``gap_us`` is the time until a device acknowledged at the target, if one was connected at the source: from the
+    fence, or from the event if that came later.
+    """
+    accepted = events.select(F.col("offset").alias("event_offset"), F.col("at_us").alias("accepted_us"))
+    own = rows.where("kind = 'handover'").select("user", "handover.*").join(accepted, "event_offset", "left")
+    gap = F.col("taken_us") - F.greatest("fenced_us", F.coalesce("accepted_us", "matched_us"))
+    outcome = F.when(F.col("fenced_us").isNull() & F.col("withdrawn_us").isNotNull(), "withdrawn")
+    return own.select(
+        *("user", "session", "owner_epoch", "source", "target", "cause"),
+        outcome.when(F.col("imported_us").isNull(), "under_way").otherwise("moved").alias("outcome"),
+        F.coalesce("awaited_us", "fenced_us", "imported_us", "withdrawn_us", "done_us").alias("begun_us"),
+        *("awaited_us", "fenced_us", "imported_us", "done_us", "notifications", "bytes", "taken_us"),
+        F.when(gap < 0, 0).otherwise(gap).alias("gap_us"),
+    )
 
 
-def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
-    """Yield what each user's entries in each log settle; the users follow one another."""
-    present: tuple[str, int] | None = None
-    fold = UserFold()
+def _folding(servers: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found: list[Row] = []
+        for row in _rows(batches, servers):
+            found.append(row)
+            if len(found) == _BATCH_ROWS:
+                yield _batch(found)
+                found = []
+        yield _batch(found)
+
+    return fold
+
+
+def _rows(batches: Iterator[pa.RecordBatch], servers: tuple[str, ...]) -> Iterator[Row]:
+    """Yield what each user's entries settle; the users follow one another."""
+    present: str | None = None
+    logs = UserLogs(servers)
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("user", *_ENTRY_NAMES)]
         for user, *values in zip(*columns, strict=True):
-            entry = FoldEntry(*values)
-            if (own := (user, base_below(entry.offset))) != present:
+            if user != present:
                 if present is not None:
-                    yield from _closed(present[0], fold)
-                present, fold = own, UserFold()
-            for each in fold.step(entry):
+                    yield from _closed(present, logs)
+                present, logs = user, UserLogs(servers)
+            for each in logs.step(FoldEntry(*values)):
                 yield _row(user, each)
     if present is not None:
-        yield from _closed(present[0], fold)
+        yield from _closed(present, logs)
 
 
-def _closed(user: str, fold: UserFold) -> Iterator[Row]:
-    for fate in fold.close():
-        yield _row(user, fate)
-    for each in fold.times.absences:
-        own = {"at_us": each.from_us, "ended_us": each.to_us, "reason": each.reason, "outcome": each.ended}
-        yield _values(user, "absence", device=each.device, **own)
-    for move in fold.times.moves:
-        own = {"at_us": move.moved_us, "former": move.former, "address": move.address}
-        yield _values(user, "move", device=move.device, **own)
+def _closed(user: str, logs: UserLogs) -> Iterator[Row]:
+    for found in logs.close():
+        if isinstance(found, Handover):
+            yield _values(user, "handover", handover=msgspec.structs.asdict(found))
+        else:
+            yield _row(user, found)
+    for fold in logs.folds:
+        for each in fold.times.absences:
+            own = {"at_us": each.from_us, "ended_us": each.to_us, "reason": each.reason, "outcome": each.ended}
+            yield _values(user, "absence", device=each.device, **own)
+        for move in fold.times.moves:
+            own = {"at_us": move.moved_us, "former": move.former, "address": move.address}
+            yield _values(user, "move", device=move.device, **own)
 
 
 def _row(user: str, each: Fate | Taking) -> Row:
@@ -144,11 +186,11 @@ def _row(user: str, each: Fate | Taking) -> Row:
         return (user, "fate", *each.match, each.outcome, each.ended_us, each.reason, each.device, *_NOTHING)
     return (
         *(user, "acknowledgement", *each.match, None, each.taken_us, None, each.device),
-        *(each.away_us, each.is_redelivered, None, None),
+        *(each.away_us, each.is_redelivered, None, None, None),
     )
 
 
-_NOTHING: Final = (None, None, None, None)
+_NOTHING: Final = (None,) * 5
 
 
 def _values(user: str, kind: str, **values: Any) -> Row:

@@ -11,7 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from wanderbus.pipeline.analytics.device_times import DeviceTimes
+from wanderbus.pipeline.analytics.device_times import DevicePast, DeviceTimes
+from wanderbus.pipeline.analytics.handovers import Handover, SessionMoves
 
 Outcome = Literal["delivered", "dropped", "queued", "handed_over"]
 
@@ -106,21 +107,57 @@ class _Queue:
         self._numbers, self._matches, self._start, self.cursors = [], [], 0, {}
         return taken
 
+    def waiting(self) -> list[Match]:
+        """Return the matches that wait."""
+        return self._matches[self._start :]
+
 
 class _Session:
     def __init__(self) -> None:
         self.members: list[str] = []
         self.queues: dict[str, _Queue] = {}
+        self.arrival: Handover | None = None
+        """Handover that brought it here, until a device has acknowledged something."""
+
+
+class _MovedDevice(NamedTuple):
+    """State of a member of a session that moves."""
+
+    name: str
+    past: DevicePast
+    epoch: int | None
+    has_begun: bool
+    redelivered: dict[str, int]
+
+
+class MovedSession(NamedTuple):
+    """A session that has left a server, as the next one takes it over."""
+
+    session: _Session
+    devices: list[_MovedDevice]
+
+    def matches(self) -> Iterator[Match]:
+        """Yield the matches that wait."""
+        for queue in self.session.queues.values():
+            yield from queue.waiting()
 
 
 class UserFold:
-    """The fold over the entries of one user; :meth:`step` and :meth:`close` yield what they settle."""
+    """The fold over the entries of one user in one log; :meth:`step` and :meth:`close` yield what they settle.
 
-    def __init__(self) -> None:
+    :param moves: what the folds over other logs of the user have to do with this one
+    """
+
+    def __init__(self, moves: SessionMoves[MovedSession] | None = None) -> None:
         self.times = DeviceTimes()
+        self.server: str | None = None
+        """Name of the server of the log."""
+        self._moves = moves if moves is not None else SessionMoves[MovedSession]()
+        self._last_move: dict[str, int] = {}
+        """Owner epoch in the last step of a handover of each session."""
         self._sessions: dict[str, _Session] = {}
         self._session_of: dict[str, str] = {}
-        self._bound: dict[str, str] = {}
+        self._bound = self._moves.bound
         self._redelivered: dict[str, dict[str, int]] = {}
         self._epochs: dict[str, int] = {}
         self._begun: set[str] = set()
@@ -141,8 +178,6 @@ class UserFold:
                 yield from self._begin_behind(entry)
             case "left":
                 yield from self._on_left(entry)
-            case "session_fenced":
-                yield from self._on_fenced(entry)
             case "forgotten":
                 for queue in self._queues_of(entry):
                     yield from _dropped(queue.take_all(), entry.at_us, "forgotten")
@@ -167,7 +202,10 @@ class UserFold:
             case "redelivered" if device in self._begun:
                 self._redelivered.setdefault(device, {})[identities[0]] = entry.last or 0
             case "started":
+                self.server = entry.value or self.server
                 self.times.started(entry.at_us)
+            case "session_awaited" | "session_not_awaited" | "session_fenced" | "session_imported" | "export_dropped":
+                self._on_handover(entry)
             case "status":
                 self.times.status(device, entry.value or "", entry.reason or "", entry.at_us)
             case "dialog_stored" if entry.value:
@@ -176,7 +214,7 @@ class UserFold:
     # Queues -----------------------------------------------------------------------------------------------------
 
     def _on_notified(self, entry: FoldEntry) -> Iterator[Fate]:
-        session = self._session(entry)
+        session = self._session(entry.session)
         for identity in entry.subscriptions or ():
             own = (entry.last or 0, identity, entry.offset, entry.at_us, entry.first or 0)
             match = Match(entry.session or "", entry.subject or "", *own)
@@ -189,7 +227,7 @@ class UserFold:
             queue.add(match)
 
     def _on_acknowledged(self, entry: FoldEntry) -> Iterator[Fate | Taking]:
-        session, device, number = self._session(entry), entry.device or "", entry.last or 0
+        session, device, number = self._session(entry.session), entry.device or "", entry.last or 0
         self.times.stays(device)
         marks = self._redelivered.get(device, {})
         for identity in entry.subscriptions or list(session.queues):
@@ -202,6 +240,7 @@ class UserFold:
                         away_us = self.times.away_us(device, match.at_us, entry.at_us)
                         is_again = not entry.resumed and match.number <= marks.get(identity, 0)
                         yield Taking(match, device, entry.at_us, away_us, is_again)
+                        _end_gap(session, match, entry.at_us)
                 queue.cursors[device] = number
             yield from self._trim(session, identity, queue, entry.at_us, device)
         for identity in entry.subscriptions or list(marks):
@@ -221,7 +260,7 @@ class UserFold:
             yield from _dropped(queue.take(entry.first or 0, entry.last or 0), entry.at_us, entry.reason or "")
 
     def _inherit(self, entry: FoldEntry, ended: str, successor: str) -> None:
-        session = self._session(entry)
+        session = self._session(entry.session)
         if (queue := session.queues.pop(ended, None)) is not None:
             session.queues[successor] = queue
         for marks in self._redelivered.values():
@@ -232,7 +271,7 @@ class UserFold:
 
     def _on_attached(self, entry: FoldEntry) -> Iterator[Fate]:
         name, device = entry.session or "", entry.device or ""
-        session = self._session(entry)
+        session = self._session(entry.session)
         former = self._session_of.get(device)
         if former is not None and former != name:
             yield from self._leave(former, device, entry.at_us)
@@ -252,7 +291,7 @@ class UserFold:
 
     def _begin_behind(self, entry: FoldEntry) -> Iterator[Fate]:
         """Let a new member begin behind what other devices have acknowledged."""
-        session = self._session(entry)
+        session = self._session(entry.session)
         for identity in entry.subscriptions or ():
             if (queue := session.queues.get(identity)) is not None:
                 queue.cursors[entry.device or ""] = entry.last or 0
@@ -284,24 +323,76 @@ class UserFold:
             else:
                 yield from _dropped(queue.take_all(), at_us, "device_left")
 
-    def _on_fenced(self, entry: FoldEntry) -> Iterator[Fate]:
-        session = self._sessions.pop(entry.session or "", None)
-        if session is None:
-            return
-        for device in session.members:
-            self._session_of.pop(device, None)
-        for queue in session.queues.values():
-            for match in queue.take_all():
-                yield Fate(match, "handed_over", entry.at_us)
+    # Handovers --------------------------------------------------------------------------------------------------
 
-    def _session(self, entry: FoldEntry) -> _Session:
-        return self._sessions.setdefault(entry.session or "", _Session())
+    def _on_handover(self, entry: FoldEntry) -> None:
+        name = entry.session or ""
+        epoch = self._last_move[name] = self._last_move.get(name, 0) if entry.first is None else entry.first
+        key, at_us = (name, epoch), entry.at_us
+        handover = self._moves.handover(key)
+        match entry.kind:
+            case "session_awaited":
+                handover.source, handover.target = entry.value, self.server
+                handover.awaited_us = handover.awaited_us or at_us
+            case "session_not_awaited":
+                handover.withdrawn_us = at_us
+            case "session_fenced":
+                handover.source, handover.target = self.server, entry.value or handover.target
+                handover.fenced_us, handover.cause = at_us, entry.reason
+                self._fence(key, handover)
+            case "session_imported":
+                handover.target, handover.imported_us, handover.bytes = self.server, at_us, entry.last
+                self._import(key, handover)
+            case "export_dropped":
+                handover.done_us = at_us
+
+    def _fence(self, key: tuple[str, int], handover: Handover) -> None:
+        """Let a session leave with its matches and its devices."""
+        session = self._sessions.pop(key[0], None) or _Session()
+        session.arrival = None
+        devices = []
+        for name in session.members:
+            self._session_of.pop(name, None)
+            own = self._epochs.pop(name, None), name in self._begun, self._redelivered.pop(name, {})
+            devices.append(_MovedDevice(name, self.times.leave_server(name), *own))
+        moved = MovedSession(session, devices)
+        handover.notifications = len({match.number for match in moved.matches()})
+        self._moves.fence(key, moved)
+
+    def _import(self, key: tuple[str, int], handover: Handover) -> None:
+        """Go on with a session as it has left its former server; one that no log has begins with nothing."""
+        name, moved = key[0], self._moves.arrive(key)
+        for device in self._session(name).members:
+            self._session_of.pop(device, None)
+        if moved is None:
+            del self._sessions[name]
+            return
+        self._sessions[name] = moved.session
+        for each in moved.devices:
+            self._session_of[each.name] = name
+            self.times.come_to_server(each.name, each.past, handover.imported_us or 0)
+            self._redelivered[each.name] = each.redelivered
+            if each.epoch is not None:
+                self._epochs[each.name] = each.epoch
+            (self._begun.add if each.has_begun else self._begun.discard)(each.name)
+        if any(each.past.was_connected for each in moved.devices):
+            moved.session.arrival = handover
+
+    def _session(self, name: str | None) -> _Session:
+        return self._sessions.setdefault(name or "", _Session())
 
     def _queues_of(self, entry: FoldEntry) -> list[_Queue]:
-        queues = self._session(entry).queues
+        queues = self._session(entry.session).queues
         return [queues[each] for each in entry.subscriptions or list(queues) if each in queues]
 
 
 def _dropped(matches: Iterable[Match], at_us: int, reason: str) -> Iterator[Fate]:
     for match in matches:
         yield Fate(match, "dropped", at_us, reason)
+
+
+def _end_gap(session: _Session, match: Match, at_us: int) -> None:
+    """Note the first match that a device acknowledges after a handover."""
+    if (handover := session.arrival) is not None:
+        session.arrival = None
+        handover.taken_us, handover.matched_us, handover.event_offset = at_us, match.at_us, match.event_offset

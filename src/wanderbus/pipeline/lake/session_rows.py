@@ -45,6 +45,14 @@ class _Change(msgspec.Struct, gc=False):
     grace_s: float | None = None
     address: str | None = None
     owner_epoch: int | None = None
+    source: str | None = None
+    target: str | None = None
+    cause: str | None = None
+    export: memoryview | None = None
+
+
+_SAME: Final = ("kind", "user", "session", "device", "epoch", "status", "grace_s", "address", "owner_epoch")
+"""Columns that are fields of the record."""
 
 
 def delivery_decoder() -> Decode:
@@ -67,7 +75,10 @@ def session_decoder() -> Decode:
 
     def rows(payloads: Payloads) -> Rows:
         records = [decode(record) for record in payloads.records]
-        columns = {name: list(map(attrgetter(name), records)) for name in _Change.__struct_fields__}
+        columns: Columns = {name: list(map(attrgetter(name), records)) for name in _SAME}
+        columns["reason"] = [record.reason or record.cause for record in records]
+        columns["other_server"] = [record.source or record.target or None for record in records]
+        columns["export_bytes"] = [None if record.export is None else len(record.export) for record in records]
         return {SESSIONS.name: {"offset": payloads.offsets, "at_us": payloads.times, **columns}}
 
     return rows

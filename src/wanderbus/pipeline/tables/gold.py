@@ -23,7 +23,7 @@ _OUTCOMES: Final = (
     Column("delivered", "bigint", "matches that every target device has acknowledged"),
     Column("dropped", "bigint", "matches that left a queue undelivered"),
     Column("queued", "bigint", "matches that wait"),
-    Column("handed_over", "bigint", "matches that waited when another server took the session over"),
+    Column("handed_over", "bigint", "matches that waited when the session went to a server whose log is not here"),
 )
 _GENERATED: Final = Column("generated", "bigint", "matches")
 _RESTRICTED: Final = Column("restricted", "bigint", "matches that a restriction blocked; they were never generated")
@@ -180,6 +180,71 @@ MOVES: Final = TableSpecification(
     partitioned_by=(),
 )
 
+HANDOVERS: Final = TableSpecification(
+    name="handovers",
+    layer="gold",
+    meaning="Handovers of sessions from server to server, one row for each move, with its steps. Each time is by the "
+    "clock of the server whose step it is.",
+    columns=(
+        USER,
+        SESSION,
+        Column("owner_epoch", "bigint", "epoch in which the target owns the session"),
+        Column("source", "string", "server that the session left; null if no log here says it", nullable=True),
+        Column("target", "string", "server to which it went; null if no log here says it", nullable=True),
+        Column(
+            "cause",
+            "string",
+            "`user`, `asked` for another user, `drain`, or `network` of a device; null before the fence",
+            nullable=True,
+        ),
+        Column("outcome", "string", "`moved`, `withdrawn` or `under_way`"),
+        Column("begun_us", "bigint", "time of its first step", MICROSECONDS),
+        Column("awaited_us", "bigint", "the target began to get its events", MICROSECONDS, nullable=True),
+        Column("fenced_us", "bigint", "the source gave the session up", MICROSECONDS, nullable=True),
+        Column("imported_us", "bigint", "the target took it over", MICROSECONDS, nullable=True),
+        Column("done_us", "bigint", "the source dropped what it had kept", MICROSECONDS, nullable=True),
+        Column("notifications", "bigint", "notifications that waited and moved", nullable=True),
+        Column("bytes", "bigint", "size of the whole session as it moved", "bytes", nullable=True),
+        Column(
+            "taken_us",
+            "bigint",
+            "first acknowledgement at the target, if a device was connected at the source",
+            MICROSECONDS,
+            nullable=True,
+        ),
+        Column(
+            "gap_us",
+            "bigint",
+            "time until then from the fence, or from the event if that is later",
+            SPAN,
+            nullable=True,
+        ),
+    ),
+    partitioned_by=(),
+    checks=(
+        Check(
+            "outcome_known",
+            column("outcome").is_in("moved", "withdrawn", "under_way"),
+            "warn",
+            "a handover has one outcome",
+        ),
+        Check(
+            "import_after_fence",
+            column("imported_us").is_null()
+            | column("fenced_us").is_null()
+            | (column("fenced_us") <= column("imported_us") + 60_000_000),
+            "warn",
+            "the target has the session after the source, as far as their clocks agree to a minute",
+        ),
+        Check(
+            "done_after_fence",
+            column("done_us").is_null() | column("fenced_us").is_null() | (column("fenced_us") <= column("done_us")),
+            "warn",
+            "a source drops its export after it has made it",
+        ),
+    ),
+)
+
 SUBJECT_COUNTS: Final = TableSpecification(
     name="subject_counts",
     layer="gold",
@@ -281,6 +346,6 @@ UNCOMPARED_FILTERS: Final = TableSpecification(
 )
 
 GOLD_TABLES: Final = (
-    *(MATCHES, TAKINGS, SESSION_COUNTS, DROPS, LATENCIES, QUEUE_DEPTHS, ABSENCES, MOVES),
+    *(MATCHES, TAKINGS, SESSION_COUNTS, DROPS, LATENCIES, QUEUE_DEPTHS, ABSENCES, MOVES, HANDOVERS),
     *(SUBJECT_COUNTS, DEVICE_COUNTS, SUBSCRIPTION_COUNTS, COVERINGS, UNCOMPARED_FILTERS),
 )

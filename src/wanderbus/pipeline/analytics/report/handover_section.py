@@ -1,0 +1,87 @@
+"""Section of the report about sessions that went from server to server (SPEC T-08)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from wanderbus.pipeline.analytics.analysis import Analysis
+from wanderbus.pipeline.analytics.report.charts import grouped_bars
+from wanderbus.pipeline.analytics.report.tables import Heading, count, duration, number, table, time, word
+
+ABOUT: Final = (
+    "The gap of a handover is the time in which its devices got nothing: from the moment at which the former server "
+    "gave the session up, or from the event if that came later, to the first acknowledgement at the next server. A "
+    "session none of whose devices was connected has no gap. The clocks of two servers are compared."
+)
+CAUSES: Final[Mapping[str, str]] = {
+    "user": "its user",
+    "asked": "another user",
+    "drain": "drain of the server",
+    "network": "network of a device",
+    "": "not recorded",
+}
+_BARS: Final[Mapping[str, str]] = {"user": "user", "asked": "asked", "drain": "drain", "network": "network", "": "?"}
+
+_USER: Final = word("user", "user", is_long=True)
+_CAUSE: Final = Heading("wanted by", lambda row: CAUSES.get(row["cause"] or "", str(row["cause"])), is_word=True)
+_OUTCOME: Final = Heading("outcome", lambda row: str(row["outcome"]).replace("_", " "), is_word=True)
+_GAP: Final = Heading("gap", lambda row: duration(_ms(row["gap_us"])))
+_STEPS: Final = (
+    Heading("until ready", lambda row: _between(row, "awaited_us", "fenced_us")),
+    Heading("until there", lambda row: _between(row, "fenced_us", "imported_us")),
+    Heading("until done", lambda row: _between(row, "imported_us", "done_us")),
+)
+
+
+def handovers(found: Analysis) -> str:
+    """Return the handovers: their counts, gaps and sizes by cause, and those with the longest gaps."""
+    totals = found.totals
+    if not found.handovers.rows:
+        return "<p>No session went to another server.</p>"
+    words = (
+        f"<p>{number(totals.handovers)} handovers moved {number(totals.handover_notifications)} notifications in "
+        f"{_bytes(totals.handover_bytes)}. Gaps: half within {duration(totals.handover_gap_p50_ms)}, 99 % within "
+        f"{duration(totals.handover_gap_p99_ms)}, the longest {duration(totals.handover_gap_max_ms)}.</p>"
+    )
+    of_cause = (
+        *(_CAUSE, count("handovers", "handovers"), count("withdrawn", "withdrawn"), count("under way", "under_way")),
+        *(time("half within", "gap_p50_ms"), time("99 % within", "gap_p99_ms"), time("longest", "gap_max_ms")),
+        *(count("notifications", "notifications"), Heading("size", lambda row: _bytes(row["bytes"]))),
+    )
+    of_each = (
+        *(_USER, word("session", "session"), word("from", "source"), word("to", "target"), _CAUSE, _OUTCOME),
+        *(*_STEPS, _GAP),
+        Heading("notifications", lambda row: "—" if row["notifications"] is None else number(row["notifications"])),
+        Heading("size", lambda row: _bytes(row["bytes"])),
+    )
+    return (
+        f"{_plot(found)}<p class='quiet'>{ABOUT}</p>{words}{table(found.causes, of_cause, '')}"
+        f"<h3>Longest gaps</h3>{table(found.handovers, of_each, '')}"
+    )
+
+
+def _plot(found: Analysis) -> str:
+    names = ("gap_p50_ms", "gap_p99_ms", "gap_max_ms")
+    rows = [row for row in found.causes.rows if row["gap_max_ms"] is not None]
+    if not rows:
+        return ""
+    groups = {_BARS.get(row["cause"], str(row["cause"])): [row[name] for name in names] for row in rows}
+    caption = "gap of handovers, within which it ended, by who wanted them, on a logarithmic scale"
+    return f"<div class='plots'>{grouped_bars(groups, ('half', '99 %', 'longest'), caption, duration)}</div>"
+
+
+def _between(row: Mapping[str, Any], begin: str, end: str) -> str:
+    if row[begin] is None or row[end] is None:
+        return "—"
+    return duration((row[end] - row[begin]) / 1_000)
+
+
+def _bytes(size: int | None) -> str:
+    if size is None:
+        return "—"
+    return f"{number(size)} bytes" if size < 10_000 else f"{size / 1_000:,.0f} kB"
+
+
+def _ms(value_us: int | None) -> float | None:
+    return None if value_us is None else value_us / 1_000
