@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from tests.log_files import write_records
 from wanderbus import protocol, records
+from wanderbus.broker.state.exported_session import encode_export, export_session
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.cli.application import run
 from wanderbus.event import Event, EventId
 from wanderbus.records import Notified, Record
@@ -43,6 +46,14 @@ def arrived(offset: int, n: int, *, is_matched: bool) -> records.Arrived:
     arrival = records.Arrival("s1", 1, n, n - 1, EventId("s1", 1, offset), 10 + n, event_of(n))
     notified = (Notified(ALICE, "sub.late", 1, (SUBSCRIPTION.id,)),) if is_matched else ()
     return records.Arrived(at_us=20 + n, arrival=arrival, delivery=records.Delivery(notified))
+
+
+def exported(several: Sequence[Record]) -> bytes:
+    """Return the export of the session that these records make."""
+    state = BrokerState("s2", 100)
+    for offset, record in enumerate([records.Started(at_us=0, server="s2", incarnation=1), *several]):
+        state.apply(offset, record)
+    return encode_export(export_session(state, ALICE, "sub.late", 2))
 
 
 @pytest.fixture
@@ -90,9 +101,69 @@ def test_u01_an_event_after_a_session_moved_is_explained_by_its_new_server(
     fenced = records.SessionFenced(at_us=3, user=ALICE, session="sub.late", owner_epoch=2)
     s2: list[Record] = [ATTACHED, *filler(1), submitted(SUBSCRIPTION), fenced]
     write_records(domain / "data" / "s2" / "log", [*s2, arrived(7, 3, is_matched=False)])
-    imported = records.SessionImported(at_us=3, user=ALICE, session="sub.late", owner_epoch=2, export=b"")
-    write_records(domain / "data" / "s3" / "log", [imported, ATTACHED, arrived(7, 3, is_matched=True)])
-    assert explained(domain, capsys, "s1-1-7", SUBSCRIPTION.id)["outcome"] == "queued"
+    imported = records.SessionImported(
+        at_us=3, user=ALICE, session="sub.late", owner_epoch=2, export=exported([ATTACHED, submitted(SUBSCRIPTION)])
+    )
+    write_records(domain / "data" / "s3" / "log", [imported, arrived(7, 3, is_matched=True)])
+    found = explained(domain, capsys, "s1-1-7", SUBSCRIPTION.id)
+    assert (found["outcome"], found["reason"]) == ("queued", "waits for phone"), "its devices have come along"
+
+
+def test_u01_an_event_after_a_session_moved_is_compared_with_the_subscription_that_came_along(
+    domain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strict = msgspec.structs.replace(SUBSCRIPTION, expression="n > 3")
+    changed = records.Changed(at_us=2, subscription=strict)
+    fenced = records.SessionFenced(at_us=3, user=ALICE, session="sub.late", owner_epoch=2)
+    write_records(domain / "data" / "s2" / "log", [ATTACHED, *filler(1), submitted(SUBSCRIPTION), changed, fenced])
+    export = exported([ATTACHED, submitted(SUBSCRIPTION), changed])
+    imported = records.SessionImported(at_us=3, user=ALICE, session="sub.late", owner_epoch=2, export=export)
+    write_records(domain / "data" / "s3" / "log", [imported, arrived(7, 3, is_matched=False)])
+    found = explained(domain, capsys, "s1-1-7", SUBSCRIPTION.id)
+    assert (found["outcome"], found["reason"]) == ("filtered", "n > 3 is false: n is 3")
+
+
+def test_u01_an_event_that_came_while_its_session_was_awaited_is_explained_there(
+    domain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fenced = records.SessionFenced(at_us=3, user=ALICE, session="sub.late", owner_epoch=2)
+    write_records(domain / "data" / "s2" / "log", [ATTACHED, *filler(1), submitted(SUBSCRIPTION), fenced])
+    own = {"user": ALICE, "session": "sub.late"}
+    awaited = records.SessionAwaited(at_us=2, **own, owner_epoch=2, source="s2", subscriptions=(SUBSCRIPTION,))
+    event = arrived(7, 3, is_matched=False)
+    export = exported([ATTACHED, submitted(SUBSCRIPTION)])
+    imported = records.SessionImported(at_us=24, **own, owner_epoch=2, export=export)
+    read = records.ReplayedEvent(id=event.arrival.id, at_us=event.at_us, event=event.arrival.event)
+    replayed = records.Replayed(at_us=25, **own, subscription=SUBSCRIPTION.id, first=1, events=(read,), next=None)
+    taken = records.Acknowledged(at_us=1_000_020, **own, device="phone", number=1)
+    write_records(domain / "data" / "s3" / "log", [awaited, event, imported, replayed, taken])
+    found = explained(domain, capsys, "s1-1-7", SUBSCRIPTION.id)
+    assert (found["outcome"], [each["device"] for each in found["devices"]]) == ("delivered", ["phone"])
+
+
+def test_u01_a_notification_is_followed_over_all_servers_of_its_session(
+    domain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {"user": ALICE, "session": "sub.late"}
+
+    def left(at_us: int, epoch: int, target: str) -> Record:
+        return records.SessionFenced(at_us=at_us, **own, owner_epoch=epoch, target=target)
+
+    def come(at_us: int, epoch: int) -> Record:
+        return records.SessionImported(at_us=at_us, **own, owner_epoch=epoch, export=export)
+
+    s2: list[Record] = [ATTACHED, *filler(1), submitted(SUBSCRIPTION), arrived(7, 3, is_matched=True)]
+    export = exported([s2[0], s2[2]])
+    taken = records.Acknowledged(at_us=1_000_023, **own, device="phone", number=1)
+    write_records(domain / "data" / "s2" / "log", [*s2, left(31, 2, "s3"), come(50, 3), left(60, 4, "s3")])
+    late = arrived(7, 3, is_matched=False)
+    write_records(domain / "data" / "s3" / "log", [come(32, 2), late, left(40, 3, "s2"), come(70, 4), taken])
+    found = explained(domain, capsys, "s1-1-7", SUBSCRIPTION.id)
+    assert (found["outcome"], found["servers"]) == ("delivered", ["s3", "s2", "s3"])
+    assert found["reason"].endswith("1.000 s after the event; its session has gone to s3, then s2, then s3")
+    write_records(domain / "data" / "s3" / "log", [])
+    found = explained(domain, capsys, "s1-1-7", SUBSCRIPTION.id)
+    assert (found["outcome"], found["reason"]) == ("queued", "waits at s3, whose log goes on with it")
 
 
 def test_u01_an_event_takes_part_in_a_pattern_also_if_it_arrived_and_was_blocked_for_another_subscription(

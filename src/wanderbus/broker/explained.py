@@ -55,3 +55,5 @@ class Explained(msgspec.Struct, frozen=True):
     predicates: tuple[Deciding, ...] = ()
     restriction: Restriction | None = None
     devices: tuple[DeviceReached, ...] = ()
+    servers: tuple[str, ...] = ()
+    """Servers of the domain to which the session went, one after the other, while the notification waited."""

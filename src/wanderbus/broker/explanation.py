@@ -20,6 +20,7 @@ from wanderbus.broker.interest.matcher import lineage_of
 from wanderbus.broker.restrictions.restriction_check import RESTRICTION_WORK
 from wanderbus.broker.restrictions.restriction_text import forbidding, instant
 from wanderbus.broker.state.drops import drops_of
+from wanderbus.broker.state.exported_session import decode_export
 from wanderbus.broker.state.pattern_states import compiled
 from wanderbus.errors import StorageError
 from wanderbus.event import Event, EventId
@@ -86,6 +87,10 @@ class Explanation:
         self._mentioned = msgspec.msgpack.encode(event)
         self._is_elsewhere = False
         """True if the event is in the log of another server only."""
+        self.moved: records.SessionFenced | None = None
+        """The fence with which the notification left, until the log that goes on with it is applied."""
+        self._servers: tuple[str, ...] = ()
+        """Servers to which the notification has gone with its session."""
 
     @property
     def has_event(self) -> bool:
@@ -94,8 +99,11 @@ class Explanation:
 
     @property
     def has_subscription(self) -> bool:
-        """Return whether the server had the subscription when the event came, or has it at the end of its records."""
-        return self._submitted_us is not None
+        """Return whether the server had the subscription when the event came, or has it at the end of its records.
+
+        It also had the subscription if that read the event from the log, as after a handover.
+        """
+        return self._submitted_us is not None or self._was_replayed
 
     @property
     def settled(self) -> bool:
@@ -113,7 +121,7 @@ class Explanation:
 
     def apply(self, record: AnyRecord) -> None:
         """Apply the next record; the caller may leave out those that do not concern the pair."""
-        if self.settled:
+        if self.settled or not (self.moved is None or self._has_come(record)):
             return
         match record:
             case records.Published():
@@ -132,9 +140,9 @@ class Explanation:
             case records.SessionNotAwaited(user=self._subscription.owner, session=self._subscription.session):
                 self._is_awaited = False
             case records.SessionImported(user=self._subscription.owner, session=self._subscription.session):
-                self._store_subscription(self._subscription, record.at_us)
+                self._come_from_server(record)
             case records.SessionFenced(user=self._subscription.owner, session=self._subscription.session):
-                self._leave_server()
+                self._leave_server(record)
             case records.Changed(subscription=subscription):
                 self._store_subscription(subscription, record.at_us)
             case records.Matched():
@@ -173,12 +181,39 @@ class Explanation:
             self._ended = None
         self._published, self._is_elsewhere = record, True
 
-    def _leave_server(self) -> None:
-        """Forget the subscription, whose session belongs to another server from now on."""
+    def _leave_server(self, fenced: records.SessionFenced) -> None:
+        """Forget the subscription, whose session belongs to another server from now on; its notification goes along."""
         if self._published is None:
             self._submitted_us = None
+        elif self._number is not None:
+            self.moved = fenced
+
+    def _has_come(self, record: AnyRecord) -> bool:
+        """Return whether a record of another log imports the session that has left."""
+        return (
+            isinstance(record, records.SessionImported)
+            and self.moved is not None
+            and (
+                (record.user, record.session, record.owner_epoch)
+                == (self.moved.user, self.moved.session, self.moved.owner_epoch)
+            )
+        )
+
+    def _come_from_server(self, imported: records.SessionImported) -> None:
+        """Go on with the notification that has come along, or with the subscription as it is by now."""
+        if self.moved is not None:
+            self._servers, self.moved = (*self._servers, self.moved.target), None
+            return
+        exported = decode_export(imported.export)
+        self._members = dict.fromkeys(exported.session.devices, False)
+        for row in exported.subscriptions:
+            if row.subscription.id == self._identity and self._published is None:
+                self._store_subscription(row.subscription, imported.at_us)
+                self._last_us = row.last_us
 
     def _on_published(self, record: records.Published) -> None:
+        if self._servers:
+            return  # the event has come to the next server too, which does not notify the subscription again
         ours = next((each for each in record.delivery.notified if self._identity in each.subscriptions), None)
         if record.acceptance.id == self._event:
             self._published = record
@@ -362,16 +397,22 @@ class Explanation:
         waiting = [each for each in ([only] if only else self._members) if each not in acknowledged]
         devices = (*map(self._reached, acknowledged), *map(self._reached, waiting))
         if acknowledged and not waiting:
-            reason = ", ".join(map(_acknowledged_in_words, devices))
+            reason = ", ".join(map(_acknowledged_in_words, devices)) + self._on_the_way()
             return self._outcome("delivered", reason, at_us=max(acknowledged.values()), devices=devices)
         if device is not None and bound_to is None and device not in self._members:
             return self._outcome("not_a_member", f"the device {device} is no member of the session")
         if self._dropped is not None:
             at = instant(self._left_us or 0)
-            reason = self._not_evaluated(at) or f"dropped at {at} because of {self._dropped}"
+            reason = self._not_evaluated(at) or f"dropped at {at} because of {self._dropped}{self._on_the_way()}"
             return self._outcome("dropped", reason, at_us=self._left_us, devices=devices)
         reason = f"waits for {', '.join(waiting)}" if waiting else "waits, and no device is a member of the session"
+        if self.moved is not None:
+            reason = f"waits at {self.moved.target or 'another server'}, whose log goes on with it"
+        reason += self._on_the_way()
         return self._outcome("queued", reason, devices=devices)
+
+    def _on_the_way(self) -> str:
+        return f"; its session has gone to {', then '.join(self._servers)}" if self._servers else ""
 
     def _not_evaluated(self, at: str) -> str | None:
         """Return the reason for which the filter was not evaluated or the restrictions not checked, None if both were.
@@ -421,6 +462,7 @@ class Explanation:
             predicates=predicates,
             restriction=restriction,
             devices=devices,
+            servers=self._servers,
         )
 
 

@@ -60,7 +60,8 @@ def explain(
     """Explain why an event was, or was not, delivered for a subscription.
 
     Reads the log of a server, running or not, and changes nothing. In a domain on one machine it follows the event from
-    the log of its server to that of the server with the subscription.
+    the log of its server to that of the server with the subscription, and on to the next ones if the session moved
+    while the event waited.
 
     Example: wanderbus explain wb1234-mibx2f9c-1042 wb1234-mibx2f9c-17 --data-dir wanderbus-data
 
@@ -91,13 +92,14 @@ def _explained(
 ) -> Explained:
     """Explain the pair from the log of the server that had the subscription when the event came there.
 
-    The event may be from another server; the session may have moved between servers.
+    The event may be from another server; the session may have moved, before the event or with its notification.
     """
     found = []
     for directory in logs:
         pair = Explanation(event, wanted, device, work_max, parents)
         _read(directory, pair)
         if pair.has_event and pair.has_subscription:
+            _follow(logs, pair)
             return pair.explained()
         found.append(pair)
     at_origin = _published(logs, event)
@@ -107,6 +109,15 @@ def _explained(
     if not pair.has_event:
         pair.apply_elsewhere(at_origin)
     return pair.explained()
+
+
+def _follow(logs: Sequence[Path], pair: Explanation) -> None:
+    """Go on in the logs of the servers to which a notification went with its session, from one to the next."""
+    last = None
+    while pair.moved is not None and pair.moved is not last:
+        last = pair.moved
+        for directory in logs:
+            _read(directory, pair)
 
 
 def _read(directory: Path, pair: Explanation) -> None:
