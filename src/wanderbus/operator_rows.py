@@ -209,6 +209,9 @@ class ServerInfo(msgspec.Struct, frozen=True):
     ``multicast_changes`` are the changes of interest in decentralised channels that the asked server, as their leader,
     has sent it by multicast since its start, and ``repaired_changes`` those of them that it sent again on a link.
 
+    ``leaving`` are the sessions that are on their way to the other server, or have gone there without its answer, and
+    ``arriving`` those that are awaited from there; each has the time at which the oldest of these moves began.
+
     ``trouble`` is the reason why the other server cannot be reached, "" if it can. If the asked server does not know
     all that the other one wants of the ordered channels that it leads (``is_settled_here`` false), publishes to these
     channels wait.
@@ -226,6 +229,10 @@ class ServerInfo(msgspec.Struct, frozen=True):
     waiting_bytes_here: int = 0
     multicast_changes: int = 0
     repaired_changes: int = 0
+    leaving: int = 0
+    leaving_since_us: int | None = None
+    arriving: int = 0
+    arriving_since_us: int | None = None
     trouble: str = ""
     is_settled_here: bool = True
 

@@ -172,6 +172,33 @@ def test_multicast_is_counted_where_it_is_used(
     assert line.split()[-2:] == (["7", "2"] if columns else ["0", "0"])
 
 
+def test_t01_status_says_which_sessions_are_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    now_us = 1_700_000_000_000_000
+    seen = {
+        "s1": [ServerInfo("s2", leaving=3, leaving_since_us=now_us - 4_200_000), ServerInfo("s3")],
+        "s2": [
+            ServerInfo("s1", arriving=2, arriving_since_us=now_us - 4_000_000),
+            ServerInfo("s3", arriving=1, arriving_since_us=now_us - 300_000_000),
+        ],
+        "s3": None,
+    }
+
+    async def answers(*arguments: object) -> Answers:
+        return {name: ServerAnswer(name, "127.0.0.1:5060", found=found, error="silent") for name, found in seen.items()}
+
+    monkeypatch.setattr(status, "ask_all", answers)
+    monkeypatch.setattr(status, "wall_us", lambda: now_us)
+    file = create_domain(tmp_path, "example.org", 3)
+    assert run(["domain", "status", "--event-domain", str(file), "--user", "sip:alice@example.org"]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if "on the way" in line]
+    assert lines == [
+        "3 sessions are on the way from s1 to s2, the oldest for 4.2 s",
+        "1 session is on the way from s3 to s2, the oldest for 5 min",
+    ]
+
+
 def test_status_of_twenty_servers_fits_a_screen_and_has_problems_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:

@@ -501,3 +501,22 @@ def test_l02_parts_on_two_links_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> N
     town.run()
     assert town["north"].closed == []
     assert moved_to_north(town)
+
+
+def test_t01_both_ends_list_a_session_on_its_way() -> None:
+    town = Town()
+    south, north = town["south"], town["north"]
+    assert south.handovers.rows() == north.handovers.rows() == {}
+    south.move()
+    town.deliver()
+    began_us = south.wall_us
+    leaving, arriving = ({name: 1, f"{name}_since_us": began_us} for name in ("leaving", "arriving"))
+    assert (south.handovers.rows(), north.handovers.rows()) == ({"north": leaving}, {"south": arriving})
+    while "export" not in {kind for _, _, kind in town.trace}:
+        town.deliver()
+    town.crash("south")
+    town.cut(town.link("south", "north"))
+    assert south.handovers.rows() == {"north": leaving}, "north has not told that it has the session"
+    town.open("south", "north")
+    town.run()
+    assert south.handovers.rows() == north.handovers.rows() == {}

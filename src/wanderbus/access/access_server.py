@@ -246,6 +246,8 @@ class AccessServer:
             rows.setdefault(name, {}).update(multicast_changes=counts.sent, repaired_changes=counts.repaired)
         for name, reason in self._servers.troubles().items():
             rows.setdefault(name, {}).update(trouble=reason)
+        for name, moving in self._servers.handover_rows().items():
+            rows.setdefault(name, {}).update(moving)
         return tuple({"server": name, **row} for name, row in rows.items())
 
     def media_statuses(self) -> dict[str, list[RemoteMediaStatus]]:

@@ -122,6 +122,10 @@ class ServerTraffic:
         """Return for each other server the changes of interest that this one has sent it by multicast."""
         return {} if self._interest is None else self._interest.multicast_counts()
 
+    def handover_rows(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the sessions that are on their way to and from each other server."""
+        return {} if self._handovers is None else self._handovers.rows()
+
     def start(self, now: float) -> None:
         """Open the links to all leaders, and to all servers if channels are decentralised or sessions have owners."""
         self._parts.give(SERVER_LINKS, self._leaders.start())

@@ -9,11 +9,12 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all
-from wanderbus.cli.operator.listings import Columns, aligned
-from wanderbus.cli.output import print_json, print_lines, run_async
+from wanderbus.cli.operator.listings import Columns, aligned, span
+from wanderbus.cli.output import counted, print_json, print_lines, run_async
 from wanderbus.client.operator import Operator
 from wanderbus.event_text import escaped
 from wanderbus.operator_rows import ServerInfo
+from wanderbus.runtime.system_random import wall_us
 
 Answers = Mapping[str, ServerAnswer[list[ServerInfo]]]
 
@@ -26,7 +27,8 @@ def status(*, connection: ConnectionOptions, event_domain: DomainFile = None, js
     twice --timeout. Columns: the server, its links to the servers that lead channels, as 18/19 if one is missing, its
     filters there, publishes of its users without an answer, the notifications that wait at it for other servers, and
     those that wait for it at the others. If the domain has a multicast group, also the changes of interest that it sent
-    by multicast, and those that a link repaired. --json prints what each server says about each other one.
+    by multicast, and those that a link repaired. Sessions that move are counted above the table: from where to where,
+    and for how long the oldest does. --json prints what each server says about each other one.
 
     Example: wanderbus domain status --event-domain mydomain/domain.toml --user sip:alice@example.org
     """
@@ -42,7 +44,7 @@ def status(*, connection: ConnectionOptions, event_domain: DomainFile = None, js
             }
         )
     if not json:
-        print_lines("\n".join([*_problems(answers), *_table(answers)]))
+        print_lines("\n".join([*_problems(answers), *_moving(answers, wall_us()), *_table(answers)]))
     if any(answer.found is None for answer in answers.values()):
         raise typer.Exit(1)
 
@@ -114,6 +116,26 @@ def _problems(answers: Answers) -> Iterator[str]:
         yield f"publishes to ordered channels of {_names(those)} wait until {server} has reported what it wants"
     for server, those in _grouped(pairs, lambda other: not _is_confirmed(other)).items():
         yield f"{server} has not confirmed the filters of {_names(those)}"
+
+
+def _moving(answers: Answers, now_us: int) -> Iterator[str]:
+    """Yield a line for each pair of servers between which sessions move: by the one that gives them, if it answers."""
+    for source, answer in answers.items():
+        if answer.found is not None:
+            moves = [(source, each.server, each.leaving, each.leaving_since_us) for each in answer.found]
+        else:
+            moves = [
+                (source, target, each.arriving, each.arriving_since_us)
+                for target, other in answers.items()
+                for each in other.found or ()
+                if each.server == source
+            ]
+        for one, other_server, count, since_us in moves:
+            if count and since_us is not None:
+                several = counted(count, "session")
+                verb = "is" if count == 1 else "are"
+                age = span(max(0, now_us - since_us) / 1e6)
+                yield f"{several} {verb} on the way from {one} to {other_server}, the oldest for {age}"
 
 
 Pair = tuple[str, ServerInfo]

@@ -69,6 +69,13 @@ class ArrivingSessions:
         self._incomplete: dict[int, _Incomplete] = {}
         """Parts that each link has brought; a source sends the parts of one offer or export after the other."""
 
+    def moving(self) -> dict[str, list[int]]:
+        """Return the owner epochs of the sessions that are awaited from each server."""
+        found: dict[str, list[int]] = {}
+        for row in self._state.awaited.values():
+            found.setdefault(row.source, []).append(row.owner_epoch)
+        return found
+
     # The broker --------------------------------------------------------------------------------------------------
 
     def effective(self, effective: AwaitedEffective) -> None:

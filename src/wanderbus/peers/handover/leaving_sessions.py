@@ -101,6 +101,16 @@ class LeavingSessions:
         """Return the number of sessions that are on their way."""
         return len(self._moves)
 
+    def moving(self) -> dict[str, list[int]]:
+        """Return the owner epochs of the sessions on their way to each server, and of those whose export it has not."""
+        keys = {session_key(*key): (each.target, each.move.owner_epoch) for key, each in self._moves.items()}
+        for key, export in self._state.exports.items():
+            keys[key] = export.target, self._state.sessions[key].owner_epoch
+        found: dict[str, list[int]] = {}
+        for target, epoch in keys.values():
+            found.setdefault(target, []).append(epoch)
+        return found
+
     @property
     def has_all_links(self) -> bool:
         """Return whether all servers of the domain can be reached, without which no session moves."""

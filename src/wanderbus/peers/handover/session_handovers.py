@@ -90,6 +90,17 @@ class SessionHandovers:
         near = networks or ServerNetworks({})
         self._following = Following(state, near, staying, self._leaving, self._outputs.append)
 
+    def rows(self) -> dict[str, dict[str, int]]:
+        """Return the sessions that are on their way to and from each other server, for its row in the listing.
+
+        The epoch of a next owner is the time at which the move began, or later.
+        """
+        rows: dict[str, dict[str, int]] = {}
+        for name, moving in (("leaving", self._leaving.moving()), ("arriving", self._arriving.moving())):
+            for server, epochs in moving.items():
+                rows.setdefault(server, {}).update({name: len(epochs), f"{name}_since_us": min(epochs)})
+        return rows
+
     def step(self, inputs: Iterable[Input | Output], now: float) -> list[HandoversOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         self._leaving.begin_step(now)
