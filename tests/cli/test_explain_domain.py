@@ -128,7 +128,7 @@ def test_u01_an_event_that_came_while_its_session_was_awaited_is_explained_there
 ) -> None:
     fenced = records.SessionFenced(at_us=3, user=ALICE, session="sub.late", owner_epoch=2)
     write_records(domain / "data" / "s2" / "log", [ATTACHED, *filler(1), submitted(SUBSCRIPTION), fenced])
-    own = {"user": ALICE, "session": "sub.late"}
+    own: dict[str, Any] = {"user": ALICE, "session": "sub.late"}
     awaited = records.SessionAwaited(at_us=2, **own, owner_epoch=2, source="s2", subscriptions=(SUBSCRIPTION,))
     event = arrived(7, 3, is_matched=False)
     export = exported([ATTACHED, submitted(SUBSCRIPTION)])
@@ -144,7 +144,7 @@ def test_u01_an_event_that_came_while_its_session_was_awaited_is_explained_there
 def test_u01_a_notification_is_followed_over_all_servers_of_its_session(
     domain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = {"user": ALICE, "session": "sub.late"}
+    own: dict[str, Any] = {"user": ALICE, "session": "sub.late"}
 
     def left(at_us: int, epoch: int, target: str) -> Record:
         return records.SessionFenced(at_us=at_us, **own, owner_epoch=epoch, target=target)

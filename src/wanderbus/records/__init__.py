@@ -26,6 +26,7 @@ from wanderbus.records.moves import SessionAwaited as SessionAwaited
 from wanderbus.records.moves import SessionFenced as SessionFenced
 from wanderbus.records.moves import SessionImported as SessionImported
 from wanderbus.records.moves import SessionNotAwaited as SessionNotAwaited
+from wanderbus.records.moves import imported_subscriptions as imported_subscriptions
 from wanderbus.subscription import Subscription
 
 SCHEMA_VERSION: Final = 16

@@ -30,7 +30,7 @@ class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
     Its rows become an export for the server ``target``, which is kept until :class:`ExportDropped`. ``cuts`` say what
     the session has got here of the log of each server of the domain; there are none in a domain of one server.
     ``cause`` says who wanted the move: ``user``, ``asked`` for another user, or the server itself: ``drain``, or
-    ``network`` if a device came into that of the target.
+    ``network`` if a device came into that of the target. ``subscriptions`` are the live ones, which go along.
     """
 
     user: str
@@ -39,6 +39,7 @@ class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
     target: str = ""
     cuts: tuple[Cut, ...] = ()
     cause: str = ""
+    subscriptions: tuple[str, ...] = ()
 
 
 class ExportDropped(Record, frozen=True, tag="export_dropped", kw_only=True):
@@ -75,7 +76,9 @@ class SessionNotAwaited(Record, frozen=True, tag="session_not_awaited", kw_only=
 
 
 class SessionImported(Record, frozen=True, tag="session_imported", kw_only=True):
-    """This server owns the session from now on, in ``owner_epoch``; ``export`` is opaque outside the broker."""
+    """This server owns the session from now on, in ``owner_epoch``; ``export`` is the broker's own.
+
+    :func:`imported_subscriptions` reads what others need of it."""
 
     user: str
     session: str
@@ -110,3 +113,19 @@ OfMoves = (
     | DeviceGone
 )
 """Records about sessions and devices that move to another server, or from there."""
+
+
+class _ExportedSubscription(msgspec.Struct):
+    subscription: Subscription
+
+
+class _ExportedSubscriptions(msgspec.Struct):
+    subscriptions: tuple[_ExportedSubscription, ...]
+
+
+_subscriptions: Final = msgspec.msgpack.Decoder(_ExportedSubscriptions)
+
+
+def imported_subscriptions(export: bytes) -> tuple[Subscription, ...]:
+    """Return the live subscriptions in an export; ``msgspec.DecodeError`` if it is none."""
+    return tuple(each.subscription for each in _subscriptions.decode(export).subscriptions)

@@ -28,11 +28,12 @@ def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Fold
         match record:
             case records.Started(server=server):
                 yield FoldEntry(None, offset, at_us, "started", value=server)
-            case records.Published(delivery=delivery):
+            case records.Published(delivery=delivery) | records.Arrived(delivery=delivery):
                 for each in delivery.notified:
                     if each.user == user:
                         own = {"last": each.number, "subscriptions": list(each.subscriptions)}
-                        yield FoldEntry(each.session, offset, at_us, "notified", subject=record.event.subject, **own)
+                        subject = record.event.subject if isinstance(record, records.Published) else None
+                        yield FoldEntry(each.session, offset, at_us, "notified", subject=subject, **own)
             case records.Matched(events=events):
                 for each in (notified for event in events for notified in event.notified):
                     if each.user == user:

@@ -20,7 +20,8 @@ from wanderbus.pipeline.analytics import GoldTables, analyse, lake_tables, user_
 from wanderbus.pipeline.analytics.handovers import Handover
 from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking
 from wanderbus.pipeline.analytics.user_logs import UserLogs
-from wanderbus.pipeline.lake_offsets import base_of
+from wanderbus.pipeline.history import versions_of
+from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG, base_below, base_of
 from wanderbus.records import decode_record
 
 DEVICES = ("phone", "laptop")
@@ -224,6 +225,7 @@ def test_t08_gold_tables_and_report_of_a_domain_have_its_handovers(spark: SparkS
     fill(spark, logs, lake)
     with GoldTables(lake_tables(spark, lake)) as gold:
         found = analyse(gold)
+        versions = gold.tables.subscriptions.where(f"owner = '{ALICE}'").orderBy("from_us", "from_offset").collect()
     rows, (counts,) = found.handovers.rows, [row for row in found.sessions.rows if row["user"] == ALICE]
     _, handovers, _ = folded(walk.town)
     steps = ("owner_epoch", "source", "target", "cause", "fenced_us", "imported_us", "notifications", "bytes")
@@ -236,9 +238,28 @@ def test_t08_gold_tables_and_report_of_a_domain_have_its_handovers(spark: SparkS
     gaps = {row["gap_us"]: row["taken_us"] - row["fenced_us"] for row in rows if row["gap_us"] is not None}
     assert 0 < len(gaps) < len(rows)
     assert all(0 <= gap <= max(0, whole) for gap, whole in gaps.items()), "the servers do not keep the same time"
+    (place,) = [number for number, name in enumerate(NAMES) if walk.town[name] is walk.owner]
+    assert [each.ended for each in versions].count("moved") == walk.moves == len(versions) - 1
+    assert [base_below(each.from_offset) for each in versions if each.is_live] == [base_of(place)]
+    assert all(base_below(each.to_offset) == base_below(each.from_offset) for each in versions if not each.is_live)
     totals = found.totals
+    assert (totals.subscriptions, totals.live) == (1, 1)
     assert (totals.handovers, totals.handed_over) == (walk.moves, 0)
     assert totals.handover_bytes == sum(each.bytes or 0 for each in handovers) > 0
     assert totals.handover_notifications == sum(each.notifications or 0 for each in handovers) > 0
     assert {row["cause"]: row["handovers"] for row in found.causes.rows} == {"drain": walk.moves}
     assert totals.handover_gap_max_ms == max(row["gap_us"] or 0 for row in rows) / 1_000
+
+
+def test_t03_a_subscription_has_a_version_for_each_stay_at_a_server() -> None:
+    walk = Walk(5).go(60)
+    changes = [
+        (base_of(number) + offset, decode_record(payload))
+        for number, name in enumerate(NAMES)
+        for offset, payload in enumerate(walk.town[name].log)
+    ]
+    versions = [each for each in versions_of(changes) if each.subscription.owner == ALICE]
+    (live,) = [each for each in versions if each.to_offset is None]
+    assert len(versions) == walk.moves + 1
+    assert walk.town[NAMES[base_below(live.from_offset) // OFFSETS_A_LOG]] is walk.owner
+    assert all(base_below(each.from_offset) == base_below(each.to_offset or each.from_offset) for each in versions)

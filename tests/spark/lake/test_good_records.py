@@ -124,7 +124,7 @@ RECORDS: Final[Sequence[Record]] = (
     SessionNotAwaited(at_us=NOW_US, user=BOB, session="default"),
     DeviceCame(at_us=NOW_US, user=BOB, device="pda", publishers=b"?"),
     DeviceGone(at_us=NOW_US, user=BOB, device="pda", server="s2"),
-    SessionImported(at_us=NOW_US, user=BOB, session="default", owner_epoch=2, export=b"?"),
+    SessionImported(at_us=NOW_US, user=BOB, session="default", owner_epoch=2, export=b"\x81\xadsubscriptions\x90"),
     SchemaDeclared(
         at_us=NOW_US, subject="Departure", version=1, by=BOB, attributes=(DeclaredAttribute("Row", "Integer"),)
     ),

@@ -215,6 +215,7 @@ class Handover:
             target=given.target,
             cuts=leaving.cuts,
             cause=given.cause,
+            subscriptions=tuple(session.subscriptions),
         )
         left = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
         self._journal.write(fenced, urgent=True)

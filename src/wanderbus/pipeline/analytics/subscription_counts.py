@@ -20,7 +20,8 @@ def subscription_counts(versions: DataFrame, events: DataFrame, matches: DataFra
     and without matches, blocked ones included, never matches.
     """
     last = versions.groupBy("id").agg(
-        F.max_by(F.struct(*_STATE, "is_live"), "from_offset").alias("version"), F.min("from_us").alias("from_us")
+        F.max_by(F.struct(*_STATE, "is_live"), F.struct("is_live", "from_us", "from_offset")).alias("version"),
+        F.min("from_us").alias("from_us"),
     )
     seen = events_seen(versions, events)
     counts = matches.groupBy(F.col("subscription").alias("id")).agg(

@@ -12,8 +12,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from wanderbus.broker.state.exported_session import decode_export
-from wanderbus.records import AnyRecord, Changed, SessionFenced, SessionImported, Subscribed, Unsubscribed
+from wanderbus.records import (
+    AnyRecord,
+    Changed,
+    SessionFenced,
+    SessionImported,
+    Subscribed,
+    Unsubscribed,
+    imported_subscriptions,
+)
 from wanderbus.subscription import PATTERN, Subscription
 
 CHANGING_KINDS: Final = tuple(
@@ -74,8 +81,8 @@ class EngineInterest:
             case Unsubscribed(subscription=identity):
                 self._end(identity)
             case SessionImported(export=export):
-                for row in decode_export(export).subscriptions:
-                    self._add(row.subscription)
+                for subscription in imported_subscriptions(export):
+                    self._add(subscription)
             case SessionFenced(user=user, session=session):
                 for identity in [key for key, each in self._held.items() if each.session == (user, session)]:
                     self._end(identity)

@@ -14,11 +14,14 @@ from wanderbus.records import (
     AnyRecord,
     Changed,
     Left,
+    SessionFenced,
+    SessionImported,
     Started,
     StatusChanged,
     Subscribed,
     Unsubscribed,
     decode_record,
+    imported_subscriptions,
 )
 from wanderbus.subscription import Restriction, Subscription
 
@@ -31,7 +34,10 @@ _restrictions: Final = msgspec.json.Decoder(tuple[Restriction, ...])
 Change = tuple[int, AnyRecord]
 """A record and its offset."""
 
-KINDS: Final = ("subscribed", "changed", "unsubscribed", "started", "status", "left")
+KINDS: Final = (
+    *("subscribed", "changed", "unsubscribed", "session_fenced", "session_imported"),
+    *("started", "status", "left"),
+)
 """Kinds of the records of which lifetimes and absences are made."""
 
 
@@ -94,20 +100,30 @@ def versions_in(subscriptions: DataFrame) -> list[SubscriptionVersion]:
 
 def versions_of(changes: Iterable[Change]) -> list[SubscriptionVersion]:
     """Return the versions of subscriptions that records made, in order of their offsets."""
-    live: dict[str, SubscriptionVersion] = {}
+    live: dict[tuple[int, str], SubscriptionVersion] = {}
+    """Versions by log and subscription."""
     found: list[SubscriptionVersion] = []
 
     def end(identity: str, offset: int) -> None:
-        if version := live.pop(identity, None):
+        if version := live.pop((base_below(offset), identity), None):
             found.append(msgspec.structs.replace(version, to_offset=offset))
+
+    def begin(subscription: Subscription, offset: int) -> None:
+        end(subscription.id, offset)
+        live[base_below(offset), subscription.id] = SubscriptionVersion(subscription, offset)
 
     for offset, record in changes:
         match record:
             case Subscribed(subscription=subscription) | Changed(subscription=subscription):
-                end(subscription.id, offset)
-                live[subscription.id] = SubscriptionVersion(subscription, offset)
+                begin(subscription, offset)
             case Unsubscribed(subscription=identity):
                 end(identity, offset)
+            case SessionFenced(subscriptions=identities):
+                for identity in identities:
+                    end(identity, offset)
+            case SessionImported(export=export):
+                for subscription in imported_subscriptions(export):
+                    begin(subscription, offset)
     return sorted([*found, *live.values()], key=lambda each: each.from_offset)
 
 

@@ -133,14 +133,20 @@ SESSIONS: Final = TableSpecification(
 SUBSCRIPTIONS: Final = TableSpecification(
     name="subscriptions",
     layer="silver",
-    meaning="Versions of subscriptions. A version holds for records from `from_offset` up to `to_offset`, without it.",
+    meaning="Versions of subscriptions. A version holds for records of its log from `from_offset` up to `to_offset`, "
+    "without it.",
     columns=(
         Column("id", "string", "id of the subscription"),
         Column("from_offset", "bigint", "offset of the record that made the version"),
         Column("to_offset", "bigint", "offset of the record that ended it; null while it is live", nullable=True),
         Column("from_us", "bigint", "time of `from_offset`", MICROSECONDS),
         Column("to_us", "bigint", "time of `to_offset`", MICROSECONDS, nullable=True),
-        Column("ended", "string", "reason for the end: `changed`, or that of the server", nullable=True),
+        Column(
+            "ended",
+            "string",
+            "reason for the end: `changed`, `moved` to another server, or that of the server",
+            nullable=True,
+        ),
         Column("owner", "string", "user of the subscription"),
         SESSION,
         Column("subject", "string", "subject of the events, `*` for all"),
