@@ -232,3 +232,34 @@ def test_t05_a_subscription_since_an_event_is_the_same_at_any_server(fleet: Flee
     status, out, err = fleet.run("sub", "*", "--since", "earliest", *elsewhere)
     assert (status, out) == (1, "")
     assert "in the logs of s1 and s2 and s3, without a common order; subscribe to one subject, or live" in one_line(err)
+
+
+def test_u01_trace_and_explain_follow_a_session_to_its_next_server(fleet: Fleet, capsys: Output) -> None:
+    leader = fleet.leader("Ferry")
+    first, target = fleet.others(leader)
+    own, publisher = fleet.at(first, "bob", "hunter2"), fleet.at(leader)
+    reading = ("sub", "Ferry", "n > 0", "--keep", "ferry", "--json", "--count", "1", *own)
+    reader = fleet.start(*reading)
+    assert "subscribed to Ferry" in read_ready(reader)
+    ids = []
+    for n in ("1", "2"):
+        status, out, err = fleet.run("pub", "Ferry", f"n={n}", "--ids", "--json", *publisher)
+        assert (status, err) == (0, "")
+        ids.append(json.loads(out)["id"])
+        if n == "1":
+            assert ended(reader)[0] == 0
+    moving = ("session", "move", "sip:bob@localhost", "--session", "sub.ferry", "--to", target)
+    assert asked(capsys, *moving, *fleet.operator())[::2] == (0, "")
+    status, out, err = asked(capsys, "trace", "Ferry", "n=3", *fleet.operator(), "--at", leader, "--json")
+    _, *stops = map(json.loads, out.splitlines())
+    assert [(each["server"], len(each["subscriptions"])) for each in stops if each["subscriptions"]] == [(target, 1)]
+    assert {each["server"]: each["is_reached"] for each in stops} == {leader: True, target: True, first: False}
+    data = str(fleet.directory / "fleet")
+    for outcome, servers in (("queued", [target]), ("delivered", [target])):
+        status, out, err = asked(capsys, "explain", ids[1], "ferry", "--data-dir", data, "--json")
+        assert (status, err) == (0, "")
+        found = json.loads(out)
+        assert (found["outcome"], found["servers"]) == (outcome, servers), found["reason"]
+        if outcome == "queued":
+            reader = fleet.start(*reading)
+            assert json.loads(ended(reader)[1].splitlines()[-1])["attributes"]["n"] == 2
