@@ -516,7 +516,7 @@ def test_t01_both_ends_list_a_session_on_its_way() -> None:
         town.deliver()
     town.crash("south")
     town.cut(town.link("south", "north"))
-    assert south.handovers.rows() == {"north": leaving}, "north has not told that it has the session"
+    assert south.handovers.rows() == {"north": leaving}, "north has not confirmed that it has the session"
     town.open("south", "north")
     town.run()
     assert south.handovers.rows() == north.handovers.rows() == {}
