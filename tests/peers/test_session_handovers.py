@@ -396,6 +396,25 @@ def test_an_offer_for_a_session_that_is_on_its_way_is_refused_at_both_ends() -> 
     assert not town["north"].broker.state.awaited
 
 
+def test_a_server_that_is_ready_for_a_session_that_stays_is_told_so() -> None:
+    """An offer may come behind its withdrawal, on another link."""
+    town = Town()
+    town.say("north", "south", MoveReady(MOVE))
+    assert town.answers("south") == [MoveWithdrawn(MOVE)]
+
+
+def test_a_refused_offer_asks_the_broker_nothing() -> None:
+    """The broker would answer, and the answer would be taken for one about a session that comes."""
+    town = Town()
+    south = town["south"]
+    south.move()
+    (leaving,) = south.handovers._leaving._moves.values()
+    south.asked.clear()
+    town.say("north", "south", MoveRefused(leaving.move, "no"))
+    assert south.asked == []
+    assert [each.reason for each in south.ended] == ["no"]
+
+
 def test_sessions_that_are_ready_at_once_share_the_questions_for_the_heads() -> None:
     town = Town()
     south, user = town["south"], "sip:carol@example.org"

@@ -203,7 +203,9 @@ class LeavingSessions:
         """Take a message of another server."""
         match message:
             case MoveReady(move=move):
-                if (leaving := self._found(server, move)) is not None and leaving.stage == "offered":
+                if (leaving := self._found(server, move)) is None:
+                    self._withdraw(server, move)
+                elif leaving.stage == "offered":
                     self._ask_heads(leaving)
             case HeadAnswered(request=request, head=head):
                 if head.end.origin == server:
@@ -214,15 +216,21 @@ class LeavingSessions:
                 self._on_taken(server, move)
             case MoveRefused(move=move, reason=reason):
                 leaving = self._found(server, move)
-                if leaving is not None and leaving.stage != "fenced":
-                    self._emit(KeepSession(*move.key))
+                if leaving is not None and leaving.stage == "fencing":
+                    self._emit(KeepSession(*move.key))  # the answer ends the move, unless it is too late
+                elif leaving is not None and leaving.stage != "fenced":
                     self._send(server, MoveWithdrawn(move))  # it may have accepted an earlier offer
                     self._end(leaving, reason, has_refused=True)
             case MoveAwaited(move=move):
-                if self._found(server, move) is None and move not in self._exports_for(server):
-                    self._send(server, MoveWithdrawn(move))
+                if self._found(server, move) is None:
+                    self._withdraw(server, move)
             case HeadAsked(request=request):
                 self._emit(HeadWanted(server, request))
+
+    def _withdraw(self, server: str, move: Move) -> None:
+        """Let a server wait no longer for a session of which nothing goes there."""
+        if move not in self._exports_for(server):
+            self._send(server, MoveWithdrawn(move))
 
     def _on_taken(self, server: str, move: Move) -> None:
         if move in self._exports_for(server):
