@@ -19,24 +19,27 @@ async def rest(items: Any) -> list[int]:
 
 async def transferred(world: World, reading: AbstractAsyncContextManager[Any], again: Any) -> list[list[int]]:
     """Transfer a session while ``reading`` reads it, to a program that reads ``again`` of its agent."""
-    numbers: list[list[int]] = []
-    async with world.agent("bob") as bob, world.agent(device="watch", session=VISIT) as watch:
+    async with (
+        world.agent("bob") as bob,
+        world.agent(device="watch", session=VISIT) as watch,
+        world.agent(device="shell", session=VISIT) as shell,
+    ):
         dormant = asyncio.create_task(watch.operator.dormant("default", "desk"))
         async with reading as items:
             await publish(bob, 1)
-            numbers.append([(await anext(items)).event["n"]])
-            async with world.agent(device="shell", session=VISIT) as shell:
-                moving = asyncio.create_task(shell.operator.transfer(shell.uri, "default", "desk"))
-                numbers[0] += await rest(items)
-                await dormant
-                await publish(bob, 2)
-                async with world.agent(device="desk") as desk:
-                    await moving
-                    async with again(desk) as next_items:
-                        numbers.append([(await anext(next_items)).event["n"]])
-                        next_items.ack()
-                        await nothing_more(next_items)
-    return numbers
+            first = [(await anext(items)).event["n"]]
+            moving = asyncio.create_task(shell.operator.transfer(shell.uri, "default", "desk"))
+            first += await rest(items)
+        await dormant
+        assert [row.session async for row in shell.operator.subscriptions(shell.uri)], "they live on"
+        await publish(bob, 2)
+        async with world.agent(device="desk") as desk:
+            await moving
+            async with again(desk) as next_items:
+                second = [(await anext(next_items)).event["n"]]
+                next_items.ack()
+                await nothing_more(next_items)
+    return [first, second]
 
 
 def test_l07_a_subscription_that_is_not_kept_outlives_its_first_block(world: World) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import protocol, records
 from wanderbus.broker.messages import LinkClosed, MessageArrived
-from wanderbus.event import Event, Number, Position
+from wanderbus.event import CopiedItem, Event, Loss, Number, Position
 from wanderbus.limits import EVENT_TIME_US_MAX, MESSAGE_BYTES_MAX, NUMBER_MAX
 from wanderbus.protocol import Attach, FromAgent, NotifyAck, Publish, PublishRefused, Query
 
@@ -109,10 +109,20 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 events = st.builds(Event, texts, st.dictionaries(texts, values, max_size=3), st.none() | st.integers(-5, 2**64 - 1))
 integers = st.integers(-3, 6) | st.integers(-(2**63), 2**64 - 1)
+losses = st.builds(Loss, texts, texts, integers)
+copied_items = st.builds(
+    CopiedItem, st.none() | events, st.lists(texts, max_size=2).map(tuple), st.lists(losses, max_size=2).map(tuple)
+)
 
 
 def field_values(annotation: Any) -> st.SearchStrategy[Any]:
-    chosen: dict[Any, st.SearchStrategy[Any]] = {str: texts, int: integers, Number: integers, Event: events}
+    chosen: dict[Any, st.SearchStrategy[Any]] = {
+        str: texts,
+        int: integers,
+        Number: integers,
+        Event: events,
+        tuple[CopiedItem, ...]: st.lists(copied_items, max_size=3).map(tuple),
+    }
     return chosen[annotation] if annotation in chosen else st.from_type(annotation)
 
 
