@@ -31,7 +31,8 @@ class HistoryDesk(AccessDesk):
     def perform(self, outputs: Sequence[Output]) -> None:
         """Collect these outputs, and execute the others."""
         self.wanted += [each for each in outputs if isinstance(each, EventsWanted)]
-        self.asked += [each.request for each in outputs if isinstance(each, AskLeader)]
+        requests = [each.request for each in outputs if isinstance(each, AskLeader)]
+        self.asked += [each for each in requests if isinstance(each, ListEvents)]
         super().perform(outputs)
 
     def answer_of(self, link: int) -> Any:

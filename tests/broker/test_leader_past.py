@@ -48,7 +48,7 @@ class PastDesk(AccessDesk):
         """Collect the questions, and execute the others."""
         asked = [each for each in outputs if isinstance(each, AskLeader)]
         assert {each.leader for each in asked} <= {"north"}
-        self.asked += [each.request for each in asked]
+        self.asked += [each.request for each in asked if isinstance(each.request, ListEvents)]
         super().perform(outputs)
 
     def answer(self, *numbers: int, end: int, is_at_end: bool = True, incarnation: int = INCARNATION) -> None:

@@ -15,6 +15,7 @@ from wanderbus.broker.messages import (
     AskLeader,
     EventArrived,
     FiltersArrived,
+    ForgetPublishes,
     ForwardPublish,
     InterestEffective,
     LeaderAnswered,
@@ -306,6 +307,27 @@ def test_an_event_behind_a_refused_one_does_not_overtake_its_repeat_while_there_
     south.publish(5, 2, outbox=6)
     south.open()
     assert south.taken()[2:] == [publish_for(4, 1, outbox=6), publish_for(5, 2, outbox=6)]
+
+
+def test_a_refused_event_that_is_published_at_another_leader_holds_nothing_up(south: South) -> None:
+    """Its group has moved, and the next events of the outbox are of another group."""
+    south.attached()
+    south.attached("east")
+    south.publish(1, 1, outbox=6)
+    south.answers("north", refusal(1))
+    assert [each.limit for each in south.publish(2, 2, outbox=6)] == ["disk_full"]
+    assert south.publish(3, 1, "East", outbox=6) == []
+    assert south.publish(4, 2, outbox=6) == []
+
+
+def test_a_publish_that_another_leader_gets_is_not_repeated(south: South) -> None:
+    south.attached()
+    south.publish(1, 1)
+    south.publish(2, 2)
+    assert south.give(ForgetPublishes("north", (1,))) == []
+    south.close()
+    south.open()
+    assert south.taken()[2:] == [publish_for(2, 2)]
 
 
 def test_a_final_refusal_holds_nothing_up(south: South) -> None:

@@ -162,6 +162,16 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         records.SessionImported(at_us=14, user=USER, session="default", owner_epoch=2, export=b"\x80"),
         "session_imported",
     ),
+    (records.GroupPrepared(at_us=14, group=5, target="s2", epoch=2), "group_prepared"),
+    (records.GroupStays(at_us=14, group=5, is_reset=True), "group_stays"),
+    (
+        records.GroupPublishersTaken(at_us=14, group=5, publishers=b"\x80", is_first=True),
+        "group_publishers_taken",
+    ),
+    (
+        records.GroupMoved(at_us=14, group=5, server="s2", epoch=2, former="s1", servers=("s1", "s2")),
+        "group_moved",
+    ),
     (
         records.SchemaDeclared(
             at_us=15, subject="Trade", version=2, attributes=(DeclaredAttribute("A", "Double", "EUR"),), by=USER

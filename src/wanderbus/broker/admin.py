@@ -21,6 +21,7 @@ from wanderbus import protocol, records
 from wanderbus.broker import admission
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.requests import EngineRequests
+from wanderbus.broker.groups.groups import Groups
 from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, Listings, Row, encoded_row, listing
 from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
@@ -52,8 +53,20 @@ _OF_BROKER: Final = {
     "filtering": "the counts of filtering",
     "routes": "the filters of other servers",
     "advertisements": "all advertisements",
+    "groups": "channel groups",
 }
 """Listings of the whole broker, and what they show."""
+
+_CHANGES: Final = (
+    protocol.Purge,
+    protocol.Kick,
+    protocol.MoveSession,
+    protocol.MoveGroup,
+    protocol.ImportSession,
+    protocol.TransferSession,
+    protocol.DeclareSchema,
+)
+"""Requests that need the role ``administrator`` for what is not one's own."""
 
 Found: TypeAlias = Iterable[tuple[Row | None, str]]
 """A row, or None for an item without a row, and the place from which to continue behind it."""
@@ -68,6 +81,7 @@ class Admin:
         devices: Devices,
         engine: EngineRequests,
         phases: PhaseCounts,
+        groups: Groups,
     ) -> None:
         self._state = basics.state
         self._journal = basics.journal
@@ -78,6 +92,7 @@ class Admin:
         self._transfers = devices.transfers
         self._engine = engine
         self._phases = phases
+        self._groups = groups
         self._channels = basics.channels
         self._drain = Drain(basics)
         self._roles = basics.config.roles
@@ -93,7 +108,8 @@ class Admin:
             if isinstance(request, protocol.AwaitTransfer):
                 self._transfers.wait(link, request)
                 return
-            self._check_role(link.user, request)
+            if not (link.is_server and isinstance(request, protocol.MoveGroup)):  # its server has checked it
+                self._check_role(link.user, request)
             match request:
                 case protocol.Inspect():
                     self._inspect(link, request)
@@ -109,6 +125,8 @@ class Admin:
                     self._copies.take(link, request)
                 case protocol.TransferSession():
                     self._transfers.begin(link, request)
+                case protocol.MoveGroup():
+                    self._groups.move(link, request)
                 case protocol.Drain():
                     self._drain.answer(link, request)
                 case protocol.DeclareSchema():
@@ -120,23 +138,16 @@ class Admin:
 
     def _check_role(self, asker: str, request: protocol.OperatorRequest) -> None:
         """Raise :class:`Refused` if ``asker`` lacks the role for this request about another user or about schemas."""
-        changes = isinstance(
-            request,
-            protocol.Purge
-            | protocol.Kick
-            | protocol.MoveSession
-            | protocol.ImportSession
-            | protocol.TransferSession
-            | protocol.DeclareSchema,
-        ) or (isinstance(request, protocol.Drain) and request.on is not None)
+        changes = isinstance(request, _CHANGES) or (isinstance(request, protocol.Drain) and request.on is not None)
         role = self._roles.get(asker)
         if role == "administrator" or (role == "operator" and not changes):
             return
         needed = "'administrator'" if changes else "'operator' or 'administrator'"
         if isinstance(request, protocol.SchemaRequest):
             raise Refused(f"{asker} may not do that; schemas of subjects need the role {needed}")
-        if isinstance(request, protocol.Drain):
-            raise Refused(f"{asker} may not do that; a drain needs the role {needed}")
+        if isinstance(request, protocol.Drain | protocol.MoveGroup):
+            what = "a drain" if isinstance(request, protocol.Drain) else "a move of a channel group"
+            raise Refused(f"{asker} may not do that; {what} needs the role {needed}")
         if request.user not in (None, asker):
             raise Refused(f"{asker} may do that with their own sessions; those of others need the role {needed}")
 
@@ -171,6 +182,8 @@ class Admin:
                 return route_rows(self._state.decentralised.routes)
             case "advertisements":
                 return advertisement_rows(self._state.advertisements.values())
+            case "groups":
+                return self._groups.rows()
             case _:
                 return self._phases.rows()
 

@@ -8,6 +8,7 @@ from wanderbus import protocol
 from wanderbus.broker.admin import Admin
 from wanderbus.broker.backlog import LinkMessages
 from wanderbus.broker.basics import Basics
+from wanderbus.broker.groups.groups import Groups
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.publish.acceptance import DISK_FULL
@@ -21,6 +22,7 @@ from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.subscribe_pacing import SubscribePacing
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.protocol.domains import GroupPrepared, GroupPublishersKnown
 
 PREMATCHED_MAX: Final = 1_024
 """Messages that are searched for publishes to match in one batch; this batch size costs least for each event."""
@@ -43,6 +45,7 @@ class AgentMessages:
         filters: PublisherFilters,
         advertisements: Advertisements,
         rollback: Rollback,
+        groups: Groups,
     ) -> None:
         self.pacing = SubscribePacing(basics, self._answer)
         self._state = basics.state
@@ -56,6 +59,7 @@ class AgentMessages:
         self._filters = filters
         self._advertisements = advertisements
         self._rollback = rollback
+        self._groups = groups
 
     def prematch(self, messages: LinkMessages, place: int) -> int:
         """Match the publishes from ``place`` on; return the place from which this has to be done again.
@@ -87,14 +91,17 @@ class AgentMessages:
         if link.session is None:
             if isinstance(message, protocol.Attach):
                 self._devices.attach(link, message)
+                self._groups.attached(link)
             return
         match message:
-            case protocol.PublishFor() | protocol.SettleInterest() if not link.is_server:
+            case _ if isinstance(message, protocol.PublishFor | protocol.ServerMessage) and not link.is_server:
                 self._devices.presence.closed(link, "only a server of the domain may speak for others")
             case protocol.Publish() | protocol.PublishFor():
                 self._publishing.publish(link, message)
             case protocol.SettleInterest():
                 self._publishing.settle(link)
+            case GroupPrepared() | GroupPublishersKnown():
+                self._groups.take(link, message)
             case protocol.NotifyAck():
                 self._links.take(link, message.reader, message.number)
             case protocol.StopReading(reader=handle):

@@ -19,6 +19,9 @@ from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.engine.requests import EngineRequests
 from wanderbus.broker.extensions import Extensions
+from wanderbus.broker.groups.group_move import TIMER as GROUP_MOVE
+from wanderbus.broker.groups.groups import Groups
+from wanderbus.broker.groups.known_leaders import use_leaders
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.history.leader_pieces import LeaderPieces
@@ -36,6 +39,7 @@ from wanderbus.broker.messages import (
     EventArrived,
     EventsRead,
     FiltersArrived,
+    GroupsArrived,
     HistoryRead,
     InterestEffective,
     KernelLoaded,
@@ -125,6 +129,7 @@ class Broker:
     def _make_interest(self) -> None:
         """Make the parts about what is wanted here and at other servers."""
         basics, channels = self._basics, self._basics.channels
+        use_leaders(basics.state, channels)
         self._settled = SettledInterest(basics.state, basics.journal, channels, basics.config.domain)
         self._interest = InterestRequests(basics, self._settled.unmet)
         self._questions = LeaderQuestions(basics.journal)
@@ -135,7 +140,9 @@ class Broker:
         self._filters = PublisherFilters(
             basics,
             self._engine_events.is_for_engine,
-            lambda one: self._settled.refusal(one) is None and self._peers.knows(one),
+            lambda one: (
+                self._settled.refusal(one) is None and self._peers.knows(one) and not self._groups.is_moving(one)
+            ),
             self._phases,
         )
 
@@ -191,7 +198,8 @@ class Broker:
             self._peers.decentralised,
             former,
         )
-        self._admin = Admin(basics, self._devices, self.engine, self._phases)
+        self._groups = Groups(basics, self._interest, filters, engine, self._settled, publishing, self._questions)
+        self._admin = Admin(basics, self._devices, self.engine, self._phases, self._groups)
         self._messages = AgentMessages(
             basics,
             publishing,
@@ -202,6 +210,7 @@ class Broker:
             filters,
             advertisements,
             rollback,
+            self._groups,
         )
         self._takers: dict[type, Callable[[Any], None]] = {
             **dict.fromkeys(get_args(OfDevices), self._devices.on_input),
@@ -209,15 +218,20 @@ class Broker:
             SessionMoveEnded: self._admin.move_ended,
             FormerServerSilent: former.silent,
             PastTold: former.told,
+            GroupsArrived: self._groups.arrived,
         }
         """Parts that take all inputs of a type."""
         self._backlog.serve_by(self._messages.serve, self._messages.prematch)
-        self.diagnostics = Diagnostics(
-            basics.links,
+        self.diagnostics = self._make_diagnostics()
+
+    def _make_diagnostics(self) -> Diagnostics:
+        """Return what the broker keeps while it waits for others."""
+        return Diagnostics(
+            self._basics.links,
             self._settled,
             self._peers.decentralised,
             events=self._peers.forwarding,
-            filters=filters,
+            filters=self._filters,
             histories=self._channel_history,
             questions=self._questions,
             subscriptions=self._interest,
@@ -272,6 +286,7 @@ class Broker:
         self._detections.go_on(now)
         self.engine.go_on(now)
         self._advertisements.go_on()
+        self._groups.go_on()
         self._extensions.report_failures(self._journal)
         return [*self._journal.drain(), *self._journal.tally.take(now)]
 
@@ -346,6 +361,8 @@ class Broker:
                 pass  # the step goes on
             case _ if key == FILTER_LEASES:
                 self._filters.timer_fired()
+            case _ if key == GROUP_MOVE:
+                self._groups.timer_fired()
             case ("grace", str(user), str(device)):
                 self._devices.presence.grace_over(user, device)
             case ("pace",):
@@ -368,6 +385,7 @@ class Broker:
         started = start_record(state, self._engine_events.subjects, self._settled.channels)
         self._journal.write(started, urgent=True)
         self._peers.start()
+        self._groups.start()
         self._subscriptions.end_patterns_without_events()
         self._subscriptions.end_left_behind()
         self._devices.presence.start()

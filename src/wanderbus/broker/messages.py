@@ -13,6 +13,7 @@ from wanderbus.event import Event, EventId
 from wanderbus.filters import Filter
 from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel
+from wanderbus.protocol.domains import GroupLeaders, GroupPrepared, GroupPublishers, GroupPublishersKnown
 from wanderbus.subscription import Since, Subscription
 
 
@@ -139,6 +140,13 @@ class ForwardPublish(Output, frozen=True):
 
     leader: str
     publish: protocol.PublishFor
+
+
+class ForgetPublishes(Output, frozen=True):
+    """Wait no longer for the answers of ``leader`` to :class:`ForwardPublish` with these ``requests``."""
+
+    leader: str
+    requests: tuple[int, ...]
 
 
 class PublishAnswered(Input, frozen=True):
@@ -402,7 +410,7 @@ class AskLeader(Output, frozen=True):
     """
 
     leader: str
-    request: protocol.ListEvents
+    request: protocol.ListEvents | protocol.MoveGroup
 
 
 class LeaderAnswered(Input, frozen=True):
@@ -419,11 +427,19 @@ class LeaderLinkChanged(Input, frozen=True):
 
 
 class SendToLeader(Output, frozen=True):
-    """Send a message about filters of subjects to ``leader``, unless its link has another number now (SPEC N-02)."""
+    """Send a message about filters, or groups that move, to ``leader``, unless its link has another number now."""
 
     leader: str
     link: int
-    message: protocol.FilterMessage
+    message: protocol.FilterMessage | GroupPrepared | GroupPublishersKnown
+
+
+class GroupsArrived(Input, frozen=True):
+    """A leader has sent a message about channel groups that move, on its present link (SPEC J-08)."""
+
+    leader: str
+    link: int
+    message: GroupLeaders | GroupPublishers
 
 
 class FiltersArrived(Input, frozen=True):

@@ -24,7 +24,9 @@ from wanderbus.broker.messages import (
     EventsWanted,
     ExtensionFailed,
     FiltersArrived,
+    ForgetPublishes,
     ForwardPublish,
+    GroupsArrived,
     HistoryFailed,
     HistoryRead,
     HistoryWanted,
@@ -92,14 +94,28 @@ OfPeers = (
 """Inputs about events of other servers."""
 
 OfServers = (
-    OfPeers | EventArrived | InterestEffective | InterestMerged | LeaderAnswered | LeaderLinkChanged | FiltersArrived
+    OfPeers
+    | EventArrived
+    | InterestEffective
+    | InterestMerged
+    | LeaderAnswered
+    | LeaderLinkChanged
+    | FiltersArrived
+    | GroupsArrived
 )
 """Inputs about other servers of the domain."""
 
 BrokerInput = ClockRead | TimerFired | ServerStarted | MessageArrived | OfDevices | OfHost | OfServers
 
 ForLeaders = (
-    ForwardPublish | OrderedInterestChanged | ArrivalMatched | ArrivalsTaken | ArrivalsWanted | AskLeader | SendToLeader
+    ForwardPublish
+    | ForgetPublishes
+    | OrderedInterestChanged
+    | ArrivalMatched
+    | ArrivalsTaken
+    | ArrivalsWanted
+    | AskLeader
+    | SendToLeader
 )
 """Outputs for the sessions of this server at leaders."""
 

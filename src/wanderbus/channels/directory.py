@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -46,6 +46,14 @@ class LeaderTable(msgspec.Struct, frozen=True, array_like=True):
         if present.server == server:
             raise Refused(f"channel group {group} is led by {server} already")
         return self._changed({group: server}, self.servers)
+
+    def with_leaders(self, moved: Mapping[int, Leader]) -> LeaderTable:
+        """Return the table in which each of the groups that have ``moved`` has another leader."""
+        leaders = list(self.leaders)
+        for group, leader in moved.items():
+            leaders[group] = leader
+        changes = sum(leader.epoch - self.leaders[group].epoch for group, leader in moved.items())
+        return LeaderTable(self.version + changes, self.servers, tuple(leaders))
 
     def reassigned(self, servers: Iterable[str], key: bytes) -> LeaderTable:
         """Return the table for these resolution servers; the same table if they are the present ones.
@@ -112,6 +120,10 @@ class Directory:
         """Create the lookup; ``table`` is replaced by each newer one."""
         self.groups = groups
         self.table = table
+
+    def use(self, moved: Mapping[int, Leader]) -> None:
+        """Take over the leaders of groups that have moved."""
+        self.table = self.table.with_leaders(moved)
 
     def lookup(self, subject: str) -> ChannelPlace:
         """Return where the events of ``subject`` belong."""

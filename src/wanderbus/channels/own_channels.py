@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from wanderbus.channels.decentralised_channels import DecentralisedChannels
-from wanderbus.channels.directory import Directory
+from wanderbus.channels.directory import Directory, Leader
 from wanderbus.channels.merging import Merging
 
 __all__ = ["Merging", "OwnChannels"]
@@ -30,7 +30,11 @@ class OwnChannels:
         others: Iterable[str] = (),
         layout: bytes = b"",
     ) -> None:
-        self.directory = directory
+        self._of_file = directory.table
+        self.directory = Directory(directory.groups, directory.table)
+        """Directory with the present leaders, of this server alone."""
+        self._targets: Mapping[int, str] = {}
+        """Servers that are about to lead groups."""
         self.server = server
         self.merging_of = merging_of
         self.decentralised = decentralised
@@ -41,6 +45,15 @@ class OwnChannels:
         """Returns a subject, its parent and so on up to the top (SPEC J-13)."""
         self.below = directory.groups.hierarchy.below
         """Returns a subject and all subjects below it."""
+
+    def take_over(self, moved: Mapping[int, Leader], targets: Mapping[int, str]) -> None:
+        """Use these leaders of the groups that have moved, and know who is about to lead groups."""
+        self.directory.table = self._of_file.with_leaders(moved)
+        self._targets = targets
+
+    def file_leader(self, group: int) -> str:
+        """Return the server that leads a group if that has not moved, by the domain's file."""
+        return self._of_file.leaders[group].server
 
     def leader(self, subject: str) -> str:
         """Return the name of the server that leads the channel of ``subject``."""
@@ -71,11 +84,30 @@ class OwnChannels:
         ``*`` means every subject.
         """
         leaders = self.directory.table.leaders
-        if self.decentralised is not None:
-            subjects = [each for each in subjects if self.decentralised.leaves(each)]
-        groups = self.directory.groups.groups_of(subjects)
-        return frozenset(leaders[group].server for group in groups)
+        return frozenset(leaders[group].server for group in self._ordered_groups(subjects))
 
     def other_leaders(self, subjects: Iterable[str]) -> frozenset[str]:
-        """Return those of :meth:`leaders` that are not this server."""
-        return self.leaders(subjects) - {self.server}
+        """Return the other servers that a subscription to ``subjects`` has to count at.
+
+        These are :meth:`leaders`, and the servers that are about to lead one of the groups.
+        """
+        leaders = self.directory.table.leaders
+        groups = self._ordered_groups(subjects)
+        found = {leaders[group].server for group in groups}
+        found |= {target for group, target in self._targets.items() if group in groups}
+        return frozenset(found - {self.server})
+
+    def have_moved(self, subjects: Iterable[str]) -> bool:
+        """Return whether the leader of a group of ``subjects`` has changed, or is about to."""
+        leaders = self.directory.table.leaders
+        return any(group in self._targets or leaders[group].epoch > 1 for group in self._ordered_groups(subjects))
+
+    def is_in(self, subject: str, group: int) -> bool:
+        """Return whether a subscription to ``subject`` can match events of an ordered channel of ``group``."""
+        return group in self._ordered_groups([subject])
+
+    def _ordered_groups(self, subjects: Iterable[str]) -> frozenset[int]:
+        """Return the groups of those ``subjects`` that can match events of ordered channels."""
+        if self.decentralised is not None:
+            subjects = [each for each in subjects if self.decentralised.leaves(each)]
+        return self.directory.groups.groups_of(subjects)

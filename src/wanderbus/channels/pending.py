@@ -42,6 +42,10 @@ class Pending(Collection[Item], Generic[Item, Peer]):
         for peer, version in versions.items():
             self._of_peer.setdefault(peer, OrderedDict())[item] = version
 
+    def peers_of(self, item: Item) -> list[Peer]:
+        """Return the peers that have not confirmed an item."""
+        return list(self._unconfirmed.get(item, ()))
+
     def drop(self, item: Item) -> None:
         """Forget an item; does nothing for an unknown one."""
         for peer in self._unconfirmed.pop(item, ()):

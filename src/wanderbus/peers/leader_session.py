@@ -6,6 +6,7 @@ sides: a new link begins behind the last event that is durable here, and repeats
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ from wanderbus import protocol
 from wanderbus.broker.messages import (
     EventArrived,
     FiltersArrived,
+    GroupsArrived,
     LeaderAnswered,
     LeaderEventsLost,
     LeaderLinkChanged,
@@ -27,6 +29,7 @@ from wanderbus.event import Position
 from wanderbus.peers.leader_interest import LeaderInterest
 from wanderbus.peers.messages import CloseServerLink, SendOnServerLink
 from wanderbus.peers.parts import AboutServers
+from wanderbus.protocol.domains import GroupLeaders, GroupPublishers
 from wanderbus.protocol.outbox_order import OUT_OF_TURN, OutboxOrder
 from wanderbus.protocol.session_stream import SessionStream
 
@@ -77,7 +80,7 @@ class LeaderSession:
         self._publishes: dict[int, protocol.PublishFor] = {}
         """Publishes without an answer, by request, in order."""
         self._questions: dict[int, str] = {}
-        """Subjects of the requests about channels without an answer, by number."""
+        """Channels that the requests without an answer are about, by number."""
         self._order: OutboxOrder[tuple[str, str], str] = OutboxOrder()
         """Temporarily refused events of the outboxes of devices, with the bounds."""
 
@@ -131,10 +134,23 @@ class LeaderSession:
         if self._is_in_turn(publish):
             self.send([publish])
 
-    def ask(self, request: protocol.ListEvents) -> None:
+    def forget(self, requests: Iterable[int]) -> None:
+        """Wait no longer for the answers to these publishes."""
+        for request in requests:
+            self._publishes.pop(request, None)
+
+    def sent_again(self, publish: protocol.PublishFor) -> None:
+        """Let other events of an outbox follow one that this leader has refused: it is published, here or elsewhere."""
+        if publish.is_outbox:
+            self._order.sent_again((publish.user, publish.device), publish.number)
+
+    def ask(self, request: protocol.ListEvents | protocol.MoveGroup) -> None:
         """Pass a request about a channel to the leader, or refuse it if there is no link."""
         number = _QUESTIONS + request.request
-        self._questions[number] = request.subject
+        subject = request.subject if isinstance(request, protocol.ListEvents) else request.group
+        self._questions[number] = (
+            f"channel group {subject}" if isinstance(subject, int) else f"the channel of {subject!r}"
+        )
         if self._link is None:
             self._refuse(number)
         else:
@@ -194,6 +210,8 @@ class LeaderSession:
                 self._on_gap(message)
             case protocol.Filters():
                 self._outputs.append(FiltersArrived(self.leader, message))
+            case GroupLeaders() | GroupPublishers() if self._link is not None:
+                self._outputs.append(GroupsArrived(self.leader, self._link, message))
             case protocol.SubscriptionEnded(subscription=subscription):
                 self.send(self.interest.ended(subscription.id))
             case protocol.Listing() | protocol.RequestRefused() if message.request in self._questions:
@@ -254,8 +272,7 @@ class LeaderSession:
         self._outputs.append(LeaderAnswered(msgspec.structs.replace(answer, request=number - _QUESTIONS)))
 
     def _refuse(self, number: int) -> None:
-        subject = self._questions[number]
-        reason = f"{self.leader}, which leads the channel of {subject!r}, cannot be reached now; try again later"
+        reason = f"{self.leader}, which leads {self._questions[number]}, cannot be reached now; try again later"
         self._on_answer(protocol.RequestRefused(number, reason))
 
     def _on_publish_refused(self, message: protocol.PublishRefused) -> None:

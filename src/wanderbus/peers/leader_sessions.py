@@ -19,6 +19,7 @@ from wanderbus.broker.messages import (
     ArrivalsTaken,
     ArrivalsWanted,
     AskLeader,
+    ForgetPublishes,
     ForwardPublish,
     InterestEffective,
     LeaderAnswered,
@@ -135,7 +136,11 @@ class LeaderSessions:
                     lineage = self._channels.lineage(subject)
                     session.send(session.interest.event_arrived(lineage, is_matched=is_matched))
                 case ForwardPublish(leader=leader, publish=publish):
+                    for each in self._sessions.values():
+                        each.sent_again(publish)
                     self._sessions[leader].publish(publish)
+                case ForgetPublishes(leader=leader, requests=requests):
+                    self._sessions[leader].forget(requests)
                 case AskLeader(leader=leader, request=request):
                     if (asked := self._sessions.get(leader)) is not None:
                         asked.ask(request)

@@ -23,10 +23,13 @@ from wanderbus.protocol.domains import SESSION_MOVED as SESSION_MOVED
 from wanderbus.protocol.domains import TRANSFERRED as TRANSFERRED
 from wanderbus.protocol.domains import AwaitTransfer as AwaitTransfer
 from wanderbus.protocol.domains import Drain as Drain
+from wanderbus.protocol.domains import GroupMessage as GroupMessage
 from wanderbus.protocol.domains import ImportSession as ImportSession
 from wanderbus.protocol.domains import ListEvents as ListEvents
+from wanderbus.protocol.domains import MoveGroup as MoveGroup
 from wanderbus.protocol.domains import MoveSession as MoveSession
 from wanderbus.protocol.domains import PublishesWait as PublishesWait
+from wanderbus.protocol.domains import ServerMessage as ServerMessage
 from wanderbus.protocol.domains import SettleInterest as SettleInterest
 from wanderbus.protocol.domains import TransferSession as TransferSession
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Since, Subscription
@@ -154,10 +157,11 @@ Listed = Literal[
     "filtering",
     "routes",
     "advertisements",
+    "groups",
 ]
-"""Kinds of listing: three of sessions, and seven of the whole server: the limited parties, the bounds, the matching
+"""Kinds of listing: three of sessions, and eight of the whole server: the limited parties, the bounds, the matching
 engine, the other servers of the domain, the counts of filtering, what other servers want of decentralised channels,
-and what devices advertise."""
+what devices advertise, and the channel groups that have moved or are about to."""
 
 
 class Inspect(AgentMessage, frozen=True, tag=10):
@@ -479,7 +483,9 @@ PacedRequest = SessionRequest | ImportSession
 SchemaRequest = DeclareSchema | ListSchemas
 """Administration requests about the schemas of subjects, which need a role."""
 
-OperatorRequest = Inspect | Peek | Purge | Kick | MoveSession | ImportSession | TransferSession | Drain | SchemaRequest
+OperatorRequest = (
+    Inspect | Peek | Purge | Kick | MoveSession | MoveGroup | ImportSession | TransferSession | Drain | SchemaRequest
+)
 """Administration requests, about one's own sessions or, with a role, about those of others and about schemas."""
 
 ListingRequest = OperatorRequest | ListEvents | AwaitTransfer
@@ -494,7 +500,7 @@ FilterMessage = RequestFilters | ConfirmFilters | ReleaseFilters
 AgentRequest = SessionRequest | ListingRequest | Leave
 """Requests that the broker answers with :class:`Done`, :class:`Listing` or :class:`RequestRefused`."""
 
-FromAgent = Attach | Publish | PublishFor | SettleInterest | AgentRequest | ReaderMessage | FilterMessage
+FromAgent = Attach | Publish | PublishFor | ServerMessage | AgentRequest | ReaderMessage | FilterMessage
 FromBroker = (
     Attachment
     | PublishAccepted
@@ -509,6 +515,7 @@ FromBroker = (
     | NotRead
     | NotifyServer
     | Filters
+    | GroupMessage
 )
 
 Decoded = TypeVar("Decoded")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from wanderbus.event import CopiedItem, Number
 from wanderbus.protocol.bases import AgentMessage, BrokerMessage
 from wanderbus.subscription import Since, Subscription
@@ -106,3 +108,78 @@ class Drain(AgentMessage, frozen=True, tag=41):
 
     request: int
     on: bool | None = None
+
+
+class MoveGroup(AgentMessage, frozen=True, tag=42):
+    """Let another ``server`` of the domain lead a channel group: that with a number, or that of a subject.
+
+    A server that does not lead the group passes the request to the one that does.
+    """
+
+    request: int
+    group: int | str
+    server: str
+
+
+class GroupPrepared(AgentMessage, frozen=True, tag=43):
+    """The sender has its interest in a channel group at the next leader too; or the reason why the group cannot move.
+
+    Only a server may send it, to the leader of the group; ``attempt`` names the move.
+    """
+
+    group: int
+    attempt: int
+    reason: str = ""
+
+
+class GroupPublishersKnown(AgentMessage, frozen=True, tag=44):
+    """The next leader of a channel group has a part of the :class:`GroupPublishers` durably."""
+
+    group: int
+    attempt: int
+    part: int
+
+
+ServerMessage = SettleInterest | GroupPrepared | GroupPublishersKnown
+"""Messages that only a server of the domain may send, beside :class:`~wanderbus.protocol.PublishFor`."""
+
+
+class LedGroup(msgspec.Struct, frozen=True, array_like=True):
+    """A channel group that has moved: its leader, the epoch, and the leader before."""
+
+    group: int
+    server: str
+    epoch: int
+    former: str
+
+
+class MovingGroup(msgspec.Struct, frozen=True, array_like=True):
+    """A channel group that its leader is about to give to the server ``target``, under ``epoch``."""
+
+    group: int
+    target: str
+    epoch: int
+    attempt: int
+
+
+class GroupLeaders(BrokerMessage, frozen=True, tag=18):
+    """All channel groups that have moved, and those of the sender that are about to: sent to servers alone.
+
+    It is sent on each new link, before the leader takes anything on it, and with each change.
+    """
+
+    led: tuple[LedGroup, ...]
+    moving: tuple[MovingGroup, ...] = ()
+
+
+class GroupPublishers(BrokerMessage, frozen=True, tag=19):
+    """A part of what a leader knows of the publishers of a group, for its next leader; parts are numbered from 0."""
+
+    group: int
+    attempt: int
+    part: int
+    publishers: bytes
+
+
+GroupMessage = GroupLeaders | GroupPublishers
+"""Messages of leaders to other servers about channel groups that move."""

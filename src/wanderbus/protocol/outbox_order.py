@@ -22,6 +22,10 @@ class OutboxOrder(Generic[Outbox, Refusal]):
     def __init__(self) -> None:
         self._earliest: dict[Outbox, tuple[int, Refusal]] = {}
 
+    def __len__(self) -> int:
+        """Return the number of outboxes with an event that waits until it is sent again."""
+        return len(self._earliest)
+
     def refused(self, outbox: Outbox, number: int, refusal: Refusal) -> None:
         """Note that an event was refused temporarily."""
         if number < self._earliest.get(outbox, (number + 1,))[0]:

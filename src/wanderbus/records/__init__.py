@@ -15,6 +15,11 @@ import msgspec
 
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.records.bases import Record as Record
+from wanderbus.records.groups import GroupMoved as GroupMoved
+from wanderbus.records.groups import GroupPrepared as GroupPrepared
+from wanderbus.records.groups import GroupPublishersTaken as GroupPublishersTaken
+from wanderbus.records.groups import GroupStays as GroupStays
+from wanderbus.records.groups import OfGroups as OfGroups
 from wanderbus.records.moves import MOVED_AWAY as MOVED_AWAY
 from wanderbus.records.moves import Cut as Cut
 from wanderbus.records.moves import DeviceCame as DeviceCame
@@ -108,7 +113,8 @@ class Acceptance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     (``user``, ``device``, ``epoch``, ``number``) is the publisher's own identifier, by which a repeat is recognised;
     events of its ``outbox`` are numbered separately. ``received_us`` is the wall clock as read, if the broker's clock
-    differs from it; time windows use it (DESIGN 5.8).
+    differs from it; time windows use it (DESIGN 5.8). ``group`` is its channel group, if that has moved: repeats are
+    recognised by the publisher's numbers in this group alone.
     """
 
     id: EventId
@@ -119,6 +125,7 @@ class Acceptance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     number: int
     outbox: bool = False
     received_us: int | None = None
+    group: int | None = None
 
 
 class Delivery(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -555,6 +562,7 @@ AnyRecord = (
     | StatusChanged
     | Left
     | OfMoves
+    | OfGroups
     | SchemaDeclared
     | Advertised
     | AdvertisementsCounted

@@ -43,6 +43,10 @@ from wanderbus.records import (
     EventsLost,
     ExportDropped,
     Forgotten,
+    GroupMoved,
+    GroupPrepared,
+    GroupPublishersTaken,
+    GroupStays,
     InterestSettled,
     Left,
     Matched,
@@ -125,6 +129,10 @@ RECORDS: Final[Sequence[Record]] = (
     DeviceCame(at_us=NOW_US, user=BOB, device="pda", publishers=b"?"),
     DeviceGone(at_us=NOW_US, user=BOB, device="pda", server="s2"),
     SessionImported(at_us=NOW_US, user=BOB, session="default", owner_epoch=2, export=b"\x81\xadsubscriptions\x90"),
+    GroupPrepared(at_us=NOW_US, group=5, target="s2", epoch=2),
+    GroupStays(at_us=NOW_US, group=5),
+    GroupPublishersTaken(at_us=NOW_US, group=5, publishers=b"?", is_first=True),
+    GroupMoved(at_us=NOW_US, group=5, server="s2", epoch=2, former="s1", servers=("s1", "s2")),
     SchemaDeclared(
         at_us=NOW_US, subject="Departure", version=1, by=BOB, attributes=(DeclaredAttribute("Row", "Integer"),)
     ),

@@ -35,6 +35,10 @@ from wanderbus.records import (
     EventsLost,
     ExportDropped,
     Forgotten,
+    GroupMoved,
+    GroupPrepared,
+    GroupPublishersTaken,
+    GroupStays,
     InterestSettled,
     Left,
     Matched,
@@ -185,6 +189,20 @@ records: st.SearchStrategy[Record] = st.one_of(
     st.builds(DeviceCame, at_us=times, user=texts, device=texts, publishers=st.binary(max_size=20)),
     st.builds(DeviceGone, at_us=times, user=texts, device=texts, server=texts),
     st.builds(SessionImported, **_member, owner_epoch=numbers, export=st.binary(max_size=20)),
+    st.builds(GroupPrepared, at_us=times, group=numbers, target=texts, epoch=numbers),
+    st.builds(GroupStays, at_us=times, group=numbers, is_reset=st.booleans()),
+    st.builds(
+        GroupPublishersTaken, at_us=times, group=numbers, publishers=st.binary(max_size=20), is_first=st.booleans()
+    ),
+    st.builds(
+        GroupMoved,
+        at_us=times,
+        group=numbers,
+        server=texts,
+        epoch=numbers,
+        former=texts,
+        servers=st.lists(texts, max_size=2).map(tuple),
+    ),
     st.builds(SchemaDeclared, at_us=times, subject=texts, version=numbers, attributes=declared, by=texts),
     st.builds(
         RolledBack, at_us=times, epoch=numbers, reason=texts, stale_routes=st.lists(texts, max_size=2).map(tuple)

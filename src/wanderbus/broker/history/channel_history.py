@@ -23,6 +23,7 @@ from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, encoded_row, l
 from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryWanted
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.readers import Link
+from wanderbus.broker.state.rows import GroupRow
 from wanderbus.broker.state.start import readable_as
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.limits import EVENT_BYTES_MOST
@@ -160,7 +161,7 @@ class ChannelHistory:
             matched,
             state.server,
             state.incarnation,
-            request.first or 0,
+            max(request.first or 0, self._led_since(request.subject).since),
             end if request.last is None else min(end, request.last + 1),
             min(request.limit, ROWS_MAX),
             ANSWER_BYTES_MAX,
@@ -174,13 +175,23 @@ class ChannelHistory:
         if _is_for_subscription(request):
             log = {"incarnation": readable_as(self._state), "epoch": self._state.epoch, "end": given.end}
             yield encoded_row({**log, "failed": protocol.shortened(given.failed)} if given.failed else log)
+        led = self._led_since(request.subject)
+        is_short = request.newest is None or len(given.events) < request.newest
         if given.kept_from:
             yield encoded_row({"kept_from": given.kept_from})
+        elif (request.first or 0) < led.since and is_short:
+            yield encoded_row({"kept_from": led.since, "led_before": led.former})
         for each in given.events:
             row = {"number": each.offset, "epoch": epoch, "id": each.id, "user": each.user, "at_us": each.at_us}
             if each.undecided:
                 row["undecided"] = each.undecided
             yield encoded_row({**row, "event": msgspec.Raw(each.event)}, EVENT_BYTES_MOST)
+
+    def _led_since(self, subject: str) -> GroupRow:
+        """Return since when this server leads a channel, and which one led it before, if that has changed."""
+        if self._channels is None or not self._state.groups.rows:
+            return GroupRow()
+        return self._state.groups.row(self._channels.directory.groups.group_of(subject))
 
     def _take(self, number: int) -> tuple[Link, protocol.ListEvents]:
         """Remove a request that waited."""

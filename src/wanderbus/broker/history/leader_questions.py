@@ -14,6 +14,7 @@ from wanderbus import protocol
 from wanderbus.broker.messages import AskLeader, LeaderAnswered
 from wanderbus.broker.state.journal import Journal
 
+Question: TypeAlias = protocol.ListEvents | protocol.MoveGroup
 Answer: TypeAlias = protocol.Listing | protocol.RequestRefused
 
 
@@ -30,7 +31,7 @@ class LeaderQuestions:
         """Return the numbers of the questions without an answer."""
         return list(self._waiting)
 
-    def ask(self, leader: str, request: protocol.ListEvents, answered: Callable[[Answer], None]) -> None:
+    def ask(self, leader: str, request: Question, answered: Callable[[Answer], None]) -> None:
         """Ask ``leader``; ``answered`` is called with each part of the answer, the last of which has no ``more``."""
         self._last += 1
         self._waiting[self._last] = answered

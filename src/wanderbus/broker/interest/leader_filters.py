@@ -83,10 +83,11 @@ class LeaderFilters:
         """
         assert self._channels is not None
         leader = self._channels.leader(subject)
-        if (lease := self._leases.get(subject)) is None:
-            if len(self._leases) >= LEASES_MAX:
+        if (lease := self._leases.get(subject)) is None or lease.leader != leader:
+            if lease is None and len(self._leases) >= LEASES_MAX:
                 return False
-            lease = self._leases[subject] = LeaderLease(0, 0.0, is_asked=False, leader=leader)
+            waiting = {} if lease is None else lease.waiting
+            lease = self._leases[subject] = LeaderLease(0, 0.0, is_asked=False, leader=leader, waiting=waiting)
         if not lease.is_asked:
             if self._links.now < lease.ask_at:
                 return False
@@ -122,7 +123,7 @@ class LeaderFilters:
     def arrived(self, given: FiltersArrived) -> list[WaitingRequest]:
         """Use filters of a leader from now on; return the requests that have waited for them."""
         lease = self._leases.get(given.filters.subject)
-        if lease is not None and lease.arrived(given.filters, self._links.now):
+        if lease is not None and lease.leader == given.leader and lease.arrived(given.filters, self._links.now):
             return _release(lease)
         return []
 

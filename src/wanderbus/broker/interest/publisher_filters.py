@@ -143,6 +143,13 @@ class PublisherFilters:
         """
         self._when_used(self._watched({subject for each in subscriptions for subject in subjects_of(each)}), answer)
 
+    def give_up(self, is_meant: Callable[[str], bool], answer: Answer) -> None:
+        """Let agents publish every event of the subjects that are meant; call ``answer`` when all of them do."""
+        found = [(one, each) for one, each in self._filters.items() if not each.is_leaders and is_meant(one)]
+        for _, each in found:
+            each.give_up(self._next_version())
+        self._when_used(found, answer)
+
     def when_all_used(self, answer: Answer) -> None:
         """Do the same for everything that was added until now; the answers come in the order of the calls."""
         self._when_used(self._watched((EVERY_SUBJECT,)), answer)

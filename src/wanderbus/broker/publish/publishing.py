@@ -52,6 +52,7 @@ class Publishing:
         self._state = basics.state
         self._journal = basics.journal
         self._links = basics.links
+        self._channels = basics.channels
         self._subscriptions = subscriptions
         self._engine = engine
         self._delivery = delivery
@@ -100,14 +101,16 @@ class Publishing:
         event, state = one.event, self._state
         order = link.outbox_order if source.is_outbox else None
         awaited = None if order is None else order.before(source.key, source.number)
-        if self._forwarding.is_led_elsewhere(event.subject):
+        is_led_elsewhere = self._forwarding.is_led_elsewhere(event.subject)
+        # Another server may know before this one that this one is to lead the channel.
+        if is_led_elsewhere and not (link.is_server and self._settled.is_paused(event.subject)):
             self._forward(link, source, one, awaited)
             return
         if self._former.waiting and self._former.holds(link, source.key, event.subject):
             if rejected := self._former.hold(link, source.key, len(one.encoded), message):
                 self._refuse(link, source, rejected.reason, rejected.limit)
             return
-        if self._settled.missing and self._waits(link, source, message, one):
+        if self._settled.holds and self._waits(link, source, message, one):
             return
         if self._decentralised is not None and (answer := self._known(one, source)) is not None:
             self._answer(link, source, answer)
@@ -115,6 +118,8 @@ class Publishing:
         publisher = self._publisher(source, event.subject)
         known = publisher, state.next_id, self._conditions, state.identity
         decided = accept(one, source, awaited, *known)
+        if type(decided) is Acceptance and (group := self._moved_group(event.subject)) is not None:
+            decided = structs.replace(decided, group=group)
         if type(decided) is Repeated:
             self._answer_repeat(link, source, decided)
             return
@@ -139,20 +144,30 @@ class Publishing:
         self._settled.settle(link.user)
         if not self._settled.missing and len(self._held):
             self._journal.emit(InterestAwaited())
-            several = list(self._held.take())
-            for waiting in {each.link: each for each, _ in several if each.knows_waits}.values():
+            several = self.resume()
+            for waiting in {each.link: each for each in several if each.knows_waits}.values():
                 self._links.send(waiting, protocol.PublishesWait(""))
-            for waiting, message in several:
-                self.publish(waiting, message)
+
+    def resume(self) -> list[Link]:
+        """Process what has waited; what still has to wait does so in the same order. Return the links that waited."""
+        several = list(self._held.take())
+        for waiting, message in several:
+            self.publish(waiting, message)
+        return [waiting for waiting, _ in several]
+
+    def leader_changed(self, group: int) -> None:
+        """Publish again, in order, what waits for the answers of the former leader of a group."""
+        for link, message in self._forwarding.take_back(group):
+            self.publish(link, message)
 
     def _waits(self, link: Link, source: Source, message: PublisherMessage, one: Offered) -> bool:
         """Return whether an event waits, or is refused, because this leader does not know yet who wants it."""
         refused = self._settled.refusal(one.event.subject)
         if refused is None and not self._held.has(source.key):
             return False
-        if not len(self._held):
+        if self._settled.missing and not len(self._held):
             self._journal.emit(InterestAwaited(tuple(self._settled.missing)))
-        if link.knows_waits and not self._held.is_from(link):
+        if self._settled.missing and link.knows_waits and not self._held.is_from(link):
             names = " and ".join(self._settled.missing)
             reason = (
                 f"{names} {'has' if len(self._settled.missing) == 1 else 'have'} not reported yet which events to send"
@@ -160,7 +175,8 @@ class Publishing:
             self._links.send(link, protocol.PublishesWait(protocol.shortened(reason)))
         if not self._held.add(link, source.key, len(one.encoded), message):
             reason = "too many events wait until all servers have reported which they want; try again later"
-            self._refuse(link, source, reason, "routes_unknown")
+            rejected = refused or Rejected(reason, "routes_unknown")
+            self._refuse(link, source, reason if self._settled.missing else rejected.reason, rejected.limit)
         return True
 
     def _deliver(
@@ -201,6 +217,8 @@ class Publishing:
         if (known := self._known(one, source)) is not None:
             self._answer(link, source, known)
             return
+        if link.is_server and self._moved_group(one.event.subject) is not None:
+            return  # its server was sent the present leader before, and publishes it there
         if awaited is not None:
             rejected: Rejected | None = Rejected(OUT_OF_TURN, awaited)
         else:
@@ -214,8 +232,20 @@ class Publishing:
 
     def _publisher(self, source: Source, subject: str) -> PublisherRow | None:
         """Return the row of a publisher for the model of a channel."""
+        if (group := self._moved_group(subject)) is not None:
+            return self._state.groups.publisher(group, source.key)
         is_decentralised = self._decentralised is not None and self._decentralised.has(subject)
         return self._state.publishers.get(decentralised_key(source.key) if is_decentralised else source.key)
+
+    def _moved_group(self, subject: str) -> int | None:
+        """Return the group of an ordered channel if that has moved, None otherwise."""
+        channels = self._channels
+        if channels is None or not self._state.groups.rows:
+            return None
+        if self._decentralised is not None and self._decentralised.has(subject):
+            return None
+        group = channels.directory.groups.group_of(subject)
+        return group if self._state.groups.has_moved(group) else None
 
     def _known(self, one: Offered, source: Source) -> EventId | None:
         """Return the id that an event has, whichever model its channel had when it was accepted; None if unknown."""

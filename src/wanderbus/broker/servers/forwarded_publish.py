@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from wanderbus import protocol
+
 PublishId = tuple[str, int, int]
 """Publisher's own identifier of an event: the key of its row, the epoch, the number."""
 
@@ -21,3 +23,6 @@ class ForwardedPublish(NamedTuple):
     """Bytes that it counts of the device's bound."""
     leader: str
     """Name of the server that leads its channel."""
+    publish: protocol.PublishFor
+    """The message for this server."""
+    subject: str

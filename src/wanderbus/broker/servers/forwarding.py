@@ -14,7 +14,7 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.basics import Basics
-from wanderbus.broker.messages import ForwardPublish, PublishAnswered
+from wanderbus.broker.messages import ForgetPublishes, ForwardPublish, PublishAnswered
 from wanderbus.broker.publish.decisions import Conditions, Offered, Rejected, Source
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.forwarded_publish import ForwardedPublish, PublishId
@@ -78,14 +78,22 @@ class Forwarding:
         size = _EVENT_BYTES + len(offered.encoded)
         self._request_of[identity] = request
         leader = "" if self._channels is None else self._channels.leader(offered.event.subject)
-        self._waiting[request] = ForwardedPublish(
-            identity, link.link, source.request, source.is_outbox, link.key, size, leader
-        )
-        self._bytes_of[link.key] += size
         publisher = source.user, source.device, source.epoch, source.number
-        self._warn(leader, link)
         raw = msgspec.Raw(offered.encoded)
         publish = protocol.PublishFor(request, *publisher, raw, source.received_us, source.is_outbox)
+        self._waiting[request] = ForwardedPublish(
+            identity,
+            link.link,
+            source.request,
+            source.is_outbox,
+            link.key,
+            size,
+            leader,
+            publish,
+            offered.event.subject,
+        )
+        self._bytes_of[link.key] += size
+        self._warn(leader, link)
         self._journal.emit_now(ForwardPublish(leader, publish))
 
     def take(self, given: PublishAnswered | LeaderTrouble) -> None:
@@ -97,13 +105,9 @@ class Forwarding:
 
     def _answered(self, given: PublishAnswered) -> None:
         """Pass the answer of a leader to the device, unless its link is closed: then it publishes again."""
-        forwarded = self._waiting.pop(given.request, None)
-        if forwarded is None:
+        if given.request not in self._waiting:
             return
-        del self._request_of[forwarded.id]
-        self._bytes_of[forwarded.device] -= forwarded.size
-        if not self._bytes_of[forwarded.device]:
-            del self._bytes_of[forwarded.device]
+        forwarded = self._take(given.request)
         if (link := self._links.get(forwarded.link)) is None:
             return
         number, is_outbox = forwarded.number, forwarded.is_outbox
@@ -111,6 +115,34 @@ class Forwarding:
             self._links.send(link, protocol.PublishAccepted(number, given.id, is_outbox))
         else:
             self._links.send(link, protocol.PublishRefused(number, given.reason, given.limit, is_outbox))
+
+    def take_back(self, group: int) -> list[tuple[Link, protocol.PublishFor]]:
+        """Wait no longer for the former leader of a channel group; return what it was sent, in order, with its links.
+
+        What it has accepted of that is known to the next leader.
+        """
+        channels = self._channels
+        assert channels is not None
+        groups, found = channels.directory.groups, []
+        requests = [number for number, each in self._waiting.items() if groups.group_of(each.subject) == group]
+        of_leader: dict[str, list[int]] = {}
+        for request in requests:
+            forwarded = self._take(request)
+            of_leader.setdefault(forwarded.leader, []).append(request)
+            if (link := self._links.get(forwarded.link)) is not None:
+                found.append((link, msgspec.structs.replace(forwarded.publish, request=forwarded.number)))
+        for leader, several in of_leader.items():
+            self._journal.emit_now(ForgetPublishes(leader, tuple(several)))
+        return found
+
+    def _take(self, request: int) -> ForwardedPublish:
+        """Remove an event that waits for an answer."""
+        forwarded = self._waiting.pop(request)
+        del self._request_of[forwarded.id]
+        self._bytes_of[forwarded.device] -= forwarded.size
+        if not self._bytes_of[forwarded.device]:
+            del self._bytes_of[forwarded.device]
+        return forwarded
 
     def _on_trouble(self, given: LeaderTrouble) -> None:
         """Tell the devices whose events wait for a leader why, and when that is over."""

@@ -24,6 +24,11 @@ class HeldAnswers:
         """Hold the answers about ``identity`` until each of ``reports`` has come."""
         self.pending.add(identity, dict.fromkeys(reports, 0))
 
+    def hold_for(self, identity: str, report: str, former: str | None) -> None:
+        """Hold the answers about ``identity`` until ``report`` has come, in place of a ``former`` one."""
+        reports = [each for each in self.pending.peers_of(identity) if each != former]
+        self.hold(identity, [*reports, report])
+
     def when_effective(self, identity: str, link: Link | None, answer: Answer) -> None:
         """Call ``answer`` once ``identity`` is effective or has ended: now, unless it is pending.
 

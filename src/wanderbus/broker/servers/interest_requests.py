@@ -36,6 +36,8 @@ class InterestRequests:
         self._held = HeldAnswers(basics.links)
         self._reported: dict[str, tuple[str, ...]] = {}
         """Names below of each subscription that other servers have to know; a renewed one that had ended has others."""
+        self._at_leaders: dict[str, str] = {}
+        """Name of each of them that leaders have to know."""
         self._names = 0
         self._unmet = dict.fromkeys(unmet)
 
@@ -58,6 +60,7 @@ class InterestRequests:
             names = []
             if has_leaders:
                 names.append(self._new_name(subscription))
+                self._at_leaders[subscription.id] = names[-1]
                 added[names[-1]] = _wanted(entries)
             if sent:
                 names.append(self._new_name(subscription))
@@ -80,6 +83,31 @@ class InterestRequests:
                 continue
         self.add(readable)
 
+    def leaders_changed(self, subscriptions: Iterable[Subscription]) -> None:
+        """Report subscriptions to the servers that lead their channels, or are about to, and no longer to others."""
+        added: dict[str, tuple[tuple[str, Filter], ...]] = {}
+        removed: list[str] = []
+        assert self._channels is not None
+        for subscription in subscriptions:
+            try:
+                entries = entries_of(subscription)
+            except FilterError:
+                continue
+            identity, former = subscription.id, self._at_leaders.pop(subscription.id, None)
+            names = [each for each in self._reported.get(identity, ()) if each != former]
+            removed += [] if former is None else [former]
+            if self._channels.other_leaders(each.subject for each in entries):
+                name = self._at_leaders[identity] = self._new_name(subscription)
+                added[name] = _wanted(entries)
+                names.append(name)
+                self._held.hold_for(identity, name, former)
+            elif former is not None:
+                self.became_effective([former])
+            self._reported.pop(identity, None)
+            if names:
+                self._reported[identity] = tuple(names)
+        self._journal.emit(OrderedInterestChanged(added, tuple(removed)))
+
     def leader_of_past(self, subject: str) -> str:
         """Return the server whose log has the earlier events of ``subject``, "" for this one.
 
@@ -89,6 +117,11 @@ class InterestRequests:
             return ""
         if channels.decentralised is not None and channels.decentralised.concerns(subject):
             raise Refused(f"since: the earlier events of {subject!r} are in the logs of all servers; subscribe live")
+        if channels.have_moved([subject]):
+            raise Refused(
+                f"since: the leader of the channel of {subject!r} has changed, or is about to; its earlier events are "
+                "in several logs; subscribe live"
+            )
         leaders = channels.leaders([subject])
         if len(leaders) > 1:
             names = " and ".join(sorted(leaders))
@@ -104,6 +137,7 @@ class InterestRequests:
 
     def remove(self, subscription: str) -> None:
         """Report the end of a subscription, once the record of it is durable."""
+        self._at_leaders.pop(subscription, None)
         if (names := self._reported.pop(subscription, None)) is not None:
             self._held.give(subscription)
             self._journal.emit(OrderedInterestChanged({}, names))

@@ -39,6 +39,8 @@ class SettledInterest:
         self.channels = channels
         """Channels of the domain, None if this server is alone."""
         self._domain = domain
+        self.paused: set[int] = set()
+        """Channel groups whose events wait here, because their leader is about to change."""
         self.missing: list[str] = []
         """Servers whose interest is not complete here, in the order of the domain; empty if this one leads nothing."""
         self.unmet: list[str] = []
@@ -58,10 +60,29 @@ class SettledInterest:
         if self.channels is not None and self.channels.leads_ordered:
             self.missing = list(self.channels.others)
 
+    @property
+    def holds(self) -> bool:
+        """Return whether events of some channels wait."""
+        return bool(self.missing or self.paused)
+
+    def is_paused(self, subject: str) -> bool:
+        """Return whether events of ``subject`` wait for a change of their leader."""
+        channels = self.channels
+        if not self.paused or channels is None:
+            return False
+        is_direct = channels.decentralised is not None and channels.decentralised.has(subject)
+        return not is_direct and channels.directory.groups.group_of(subject) in self.paused
+
     def refusal(self, subject: str) -> Rejected | None:
         """Return why an event of a channel that this server leads cannot be accepted yet, None if it can."""
         channels = self.channels
-        if not self.missing or channels is None or not channels.leads_in_order(subject):
+        if channels is None or not self.holds:
+            return None
+        if self.is_paused(subject):
+            return Rejected(
+                f"the channel of {subject!r} is about to have another leader; try again later", "routes_unknown"
+            )
+        if not self.missing or not channels.leads_in_order(subject):
             return None
         reason = f"{self.missing[0]} has not reported to {channels.server} yet which events of {subject!r} it wants"
         return Rejected(f"{reason}; try again later", "routes_unknown")

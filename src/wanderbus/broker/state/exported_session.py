@@ -139,7 +139,7 @@ def published_by(state: BrokerState, user: str, device: str, *, decentralised: b
     for outbox in (False, True):
         key = publisher_key(device_key(user, device), outbox=outbox, decentralised=decentralised)
         if (row := state.publishers.get(key)) is not None:
-            found.append(ExportedPublisher(device, outbox, _elsewhere(state, row), decentralised))
+            found.append(ExportedPublisher(device, outbox, published_elsewhere(state, row), decentralised))
     return found
 
 
@@ -156,7 +156,7 @@ def decode_publishers(data: bytes) -> list[ExportedPublisher]:
         raise RemoteProtocolError(f"not what a device has published: {error}", None) from None
 
 
-def _elsewhere(state: BrokerState, row: PublisherRow) -> PublisherRow:
+def published_elsewhere(state: BrokerState, row: PublisherRow) -> PublisherRow:
     """Return the row as another server needs it: every answer with its whole id."""
     own = {number: state.identity(each) for number, each in row.recent.items()}
     return PublisherRow(row.epoch, row.number, {}, row.elsewhere | own, row.digests, row.former)

@@ -41,7 +41,7 @@ def remove_device(state: BrokerState, record: records.Left) -> None:
         keep_lease(state, row, record.at_us)
     if record.reason != "transferred":
         _keep_reason(state, record)
-    if any(key in state.publishers for key in _publishers(user, device)):
+    if any(key in state.publishers or state.groups.knows(key) for key in _publishers(user, device)):
         former = state.former.get(user) or FormerRow()
         former.devices.append(device)
         state.former.put(user, former)
@@ -69,6 +69,7 @@ def forget_publishes(state: BrokerState, user: str, device: str) -> None:
     """Forget the publishes of a device, which are not recognised any more when it repeats them."""
     for key in _publishers(user, device):
         state.publishers.drop(key)
+        state.groups.drop_publisher(key)
     if (former := state.former.get(user)) is not None and device in former.devices:
         former.devices.remove(device)
         _put(state, user, former)
@@ -115,10 +116,14 @@ def remember_publish(state: BrokerState, acceptance: records.Acceptance, *, dece
     """Remember the answer to a publish, by which a repeat is recognised."""
     device = device_key(acceptance.user, acceptance.device)
     key = publisher_key(device, outbox=acceptance.outbox, decentralised=decentralised)
-    publisher, number = state.publishers.get(key), acceptance.number
+    group, number = acceptance.group, acceptance.number
+    publisher = state.publishers.get(key) if group is None else state.groups.publisher(group, key)
     if publisher is None:
         publisher = PublisherRow(acceptance.epoch)
     elif publisher.epoch != acceptance.epoch:
         publisher = publisher.in_epoch(acceptance.epoch)
     publisher.remember(number, acceptance.id.number, crc32(acceptance.event), state.publishes_remembered)
-    state.publishers.put(key, publisher)
+    if group is None:
+        state.publishers.put(key, publisher)
+    else:
+        state.groups.put_publisher(group, key, publisher)

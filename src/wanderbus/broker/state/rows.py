@@ -236,6 +236,21 @@ class PublisherRow(msgspec.Struct):
         self.digests[number] = digest
 
 
+class GroupRow(msgspec.Struct, frozen=True):
+    """A channel group that has moved, or is about to: its ``leader`` and epoch, and who is about to lead it next.
+
+    Without a ``leader`` it is that of the domain's file. ``servers`` are those that might lead when it was moved, and
+    ``since`` is the offset of the record of that move in this log.
+    """
+
+    leader: str = ""
+    epoch: int = 1
+    former: str = ""
+    servers: tuple[str, ...] = ()
+    since: int = 0
+    target: str = ""
+
+
 class LeaderRow(msgspec.Struct, frozen=True):
     """Position of this server in its session at another one: the session's epoch, and the highest number.
 

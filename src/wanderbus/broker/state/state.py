@@ -10,6 +10,7 @@ from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 
 from wanderbus import records
+from wanderbus.broker.groups.group_rows import GroupMoves
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
@@ -77,10 +78,8 @@ class BrokerState:
 
     def __init__(self, server: str, publishes_remembered: int) -> None:
         self.server = server
-        self.offset = 0
-        """Records below this have been applied."""
-        self.incarnation = 0
-        """Incarnation of the log, which identifies it; 0 before its first record."""
+        self.offset = 0  # records below this have been applied
+        self.incarnation = 0  # of the log, which it identifies; 0 before its first record
         self.epoch = 0  # the latest one of the log, which the ids of its events have
         self.wall_us = 0
         self._reported_offset = 0
@@ -102,6 +101,7 @@ class BrokerState:
         """Sessions that are about to move here."""
         self.leaders: RowTable[LeaderRow] = RowTable("leaders", LeaderRow)
         """Position in the session at each other server, by the server's name."""
+        self.groups = GroupMoves()
         self.settled: RowTable[SettledRow] = RowTable("settled", SettledRow)
         """Other servers that have the present layout, by name."""
         self.decentralised = DecentralisedState()
@@ -109,8 +109,7 @@ class BrokerState:
         self.advertisements = AdvertisedEvents()
         self.events = StoredEvents()
         self.queue = StoredQueues(self.events, self._settled)
-        self.queued_bytes = 0
-        """Sum over all sessions."""
+        self.queued_bytes = 0  # over all sessions
         self.wanting_room: set[str] = set()
         """Sessions whose queues are observed; not part of the stored state."""
         self._relieved: list[str] = []
@@ -140,6 +139,7 @@ class BrokerState:
             self.events,
             self.queue,
             *self.decentralised.tables,
+            *self.groups.tables,
             self.advertisements,
         )
 
@@ -280,6 +280,8 @@ class BrokerState:
                 self._on_left(record)
             case _ if isinstance(record, records.OfMoves):
                 apply_move(self, offset, record)
+            case _ if isinstance(record, records.OfGroups):
+                self.groups.apply(self, offset, record)
             case records.SchemaDeclared():
                 self.schemas.declare(offset, record)
             case records.Started():

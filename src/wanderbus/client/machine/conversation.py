@@ -39,6 +39,7 @@ from wanderbus.event import HELD_BACK, Gap, Loss, Position, too_large
 from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.machine import Output
 from wanderbus.protocol import presentation
+from wanderbus.protocol.domains import GroupLeaders, GroupPublishers
 from wanderbus.protocol.outbox_order import OutboxOrder
 from wanderbus.protocol.session_stream import SessionStream
 
@@ -305,8 +306,8 @@ class Conversation:
                 if self._filter is not None:
                     self._filter.arrived(filters, self._now)
                 return []
-            case protocol.NotifyServer():
-                raise RemoteProtocolError("the broker sent an event for a server, and this is an agent", None)
+            case protocol.NotifyServer() | GroupLeaders() | GroupPublishers():
+                raise RemoteProtocolError("the broker sent a message for a server, and this is an agent", None)
             case answer:
                 return self._answered(answer, len(payload))
 
