@@ -7,6 +7,7 @@ from typing import Final
 
 from wanderbus.simulation.domains.causal_scenario import CausalScenario
 from wanderbus.simulation.domains.decentralised_scenario import DecentralisedScenario
+from wanderbus.simulation.domains.group_scenario import GroupScenario
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
 from wanderbus.simulation.domains.moved_scenario import MovedScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
@@ -47,6 +48,7 @@ class Layer(StrEnum):
     MOVED = "moved"
     HANDOVER = "handover"
     MATRIX = "matrix"
+    GROUPS = "groups"
 
 
 SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
@@ -68,6 +70,7 @@ SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
     Layer.MOVED: MovedScenario,
     Layer.HANDOVER: HandoverScenario,
     Layer.MATRIX: MatrixScenario,
+    Layer.GROUPS: GroupScenario,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from wanderbus.event import EventId
@@ -34,7 +34,7 @@ class DomainTruth:
         for server in self.servers.values():
             self.problems += server.problems
         if all(node.is_fixed for node in nodes.values()):  # a repeat may reach another leader
-            self._check_acceptance()
+            self.check_acceptance()
         self._check_held_back()
         for name, server in self.servers.items():
             self._check_arrivals(name, server)
@@ -82,11 +82,14 @@ class DomainTruth:
         if followed.past.has_failed and not leader.node.storage.log_begins:
             self.problems.append(f"{what} has failed, although {first.origin} keeps its log")
 
-    def _check_acceptance(self) -> None:
-        """Check that each event is in one log once, in the order of its stream, and that answers are true."""
+    def check_acceptance(self, channel_of: Callable[[str], int] = lambda subject: 0) -> None:
+        """Check that each event is in one log once, in the order of its stream, and that answers are true.
+
+        Events of subjects for which ``channel_of`` differs may be accepted in another order.
+        """
         accepted: dict[str, EventId] = {}
         for server in self.servers.values():
-            last: dict[tuple[str, str, int | None], int] = {}
+            last: dict[tuple[str, str, int | None, int], int] = {}
             for acceptance, event in server.published.values():
                 uid = str(event["Uid"])
                 offered = self.offered[uid]
@@ -96,7 +99,8 @@ class DomainTruth:
                 if uid in accepted:
                     self.problems.append(f"{uid} was accepted as {accepted[uid]} and as {acceptance.id}")
                 # The numbers of an outbox rise on in its next epoch.
-                order = (*stream[:2], None if acceptance.outbox else acceptance.epoch)
+                epoch = None if acceptance.outbox else acceptance.epoch
+                order = (*stream[:2], epoch, channel_of(event.subject))
                 if acceptance.number <= last.get(order, 0):
                     self.problems.append(f"{uid} was accepted after number {last[order]} of its stream")
                 accepted[uid], last[order] = acceptance.id, acceptance.number

@@ -7,6 +7,7 @@ before; and when all is quiet, the leaders have what the servers want.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -38,6 +39,8 @@ class OrderedScenario(DomainScenario):
     """A world with an ordered domain, set up by the seed."""
 
     active_s = ACTIVE_S
+    has_fixed_leaders: ClassVar[bool] = True
+    """False if leaders of channels change, so that nothing reads the past, and no server has an engine."""
     counted: ClassVar = DomainScenario.counted | {
         "held_back_apart": "of channels led elsewhere",
         "pasts": "subscriptions that began in the past",
@@ -67,17 +70,25 @@ class OrderedScenario(DomainScenario):
         config = BrokerConfig(sweep_s=None, unacknowledged_max=window, publisher_filter_lease_s=FILTER_LEASE_S)
         self._is_filtering = seed % 3 == 0
         """True if all devices hold back events that nobody wants: in every third world."""
-        self._has_past = seed % _WITH_PAST in _PAST_WORLDS
+        self._has_past = self.has_fixed_leaders and seed % _WITH_PAST in _PAST_WORLDS
+        self.engines.is_used &= self.has_fixed_leaders
         for name in names:
-            channels = OwnChannels(directory, name, self._merging_of)
+            channels = self._channels(directory, name, names)
             own = self.engines.config(config, _SUBJECTS)
-            self._add_node(DomainNode(self.world, name, channels, own))
+            self._add_node(self._make_node(name, channels, own))
         for number in range(draw.choice([1, 2, 4, 8]) + count // 4):
             self._add_user(f"sip:u{number}@sim.test", self._node())
         self.readers = [
             ChannelReader(self.world, self._node(), draw.choice([*_SUBJECTS, "Stand"]), number)
-            for number in range(draw.choice([2, 4, 8]) if seed % _WITH_READERS == 0 else 0)
+            for number in range(draw.choice([2, 4, 8]) if self.has_fixed_leaders and seed % _WITH_READERS == 0 else 0)
         ]
+
+    def _channels(self, directory: Directory, name: str, names: Sequence[str]) -> OwnChannels:
+        """Return the channels as the server ``name`` sees them."""
+        return OwnChannels(directory, name, self._merging_of)
+
+    def _make_node(self, name: str, channels: OwnChannels, config: BrokerConfig) -> DomainNode:
+        return DomainNode(self.world, name, channels, config)
 
     def _merging_of(self, subject: str) -> Merging:
         return self._merging[self._top(subject)]

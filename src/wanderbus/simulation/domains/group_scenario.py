@@ -1,0 +1,101 @@
+"""Simulated ordered domain whose channel groups move from leader to leader while users publish (SPEC J-08).
+
+Everything of the ordered domain happens meanwhile: servers crash at every step with torn and lost writes, links break
+and are divided, disks fill, publishers filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar, Final
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.channels.directory import Directory
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode
+from wanderbus.simulation.domains.group_truth import GroupTruth
+from wanderbus.simulation.domains.ordered_scenario import ACTIVE_S, OrderedScenario
+
+OPERATOR: Final = f"sip:operator@{DOMAIN}"
+_LAYOUT: Final = b"the only file"
+
+
+class GroupNode(DomainNode):
+    """A server that is asked to move channel groups."""
+
+    def move_group(self, group: int, target: str) -> None:
+        """Move a group to another leader, whichever leads it now."""
+        if self.alive:
+            self._note(f"moves group {group} to {target}")
+            self._visit(OPERATOR, protocol.MoveGroup(1, group, target))
+
+
+class GroupScenario(OrderedScenario):
+    """A world with an ordered domain whose groups move, set up by the seed."""
+
+    has_fixed_leaders: ClassVar = False
+    counted: ClassVar = OrderedScenario.counted | {
+        "requests": "requested moves of channel groups",
+        "moves": "moves of channel groups",
+        "stays": "moves that were given up",
+    }
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        super().__init__(seed, keep_trace=keep_trace)
+        self.requests = 0
+        self._group_of = next(iter(self.nodes.values())).channels.directory.groups.group_of
+        self.moved: GroupTruth | None = None
+
+    def _channels(self, directory: Directory, name: str, names: Sequence[str]) -> OwnChannels:
+        others = [each for each in names if each != name]
+        return OwnChannels(directory, name, self._merging_of, None, others, _LAYOUT)
+
+    def _make_node(self, name: str, channels: OwnChannels, config: BrokerConfig) -> DomainNode:
+        roles = msgspec.structs.replace(config, roles={OPERATOR: "administrator"})
+        node = GroupNode(self.world, name, channels, roles)
+        node.is_fixed = False
+        return node
+
+    def counts(self) -> dict[str, float]:
+        of_moves = {} if self.moved is None else {"moves": self.moved.moves, "stays": self.moved.stays}
+        return super().counts() | {"requests": self.requests, **of_moves}
+
+    def _plan(self) -> None:
+        super()._plan()
+        draw = self.world.random
+        for _ in range(draw.choice([3, 10, 30]) if len(self.nodes) > 1 else 0):
+            self.world.at(draw.uniform(2.0, ACTIVE_S), self._move_group)
+        for _ in range(draw.choice([0, 40, 150])):
+            self.world.at(draw.uniform(0.5, ACTIVE_S), self._publish)
+
+    def _move_group(self) -> None:
+        """Move the group of a subject, while events of it are published; often a server crashes during that."""
+        draw, node = self.world.random, self._node()
+        assert isinstance(node, GroupNode)
+        subject = self._subject()
+        group = self._group_of(subject)
+        leader = node.channels.directory.table.leaders[group].server
+        target = draw.choice([each for each in self.nodes if each != leader])
+        self.requests += 1
+        node.move_group(group, target)
+        for _ in range(draw.choice([0, 3, 10])):
+            self.world.after(draw.uniform(0.0, 1.5), lambda: self._device().publish(self._event(subject)))
+        if draw.random() < 0.3:
+            crashing = self.nodes[draw.choice([leader, target, self._node().name])]
+            self.world.after(draw.uniform(0.0, 0.5), partial(self._crash_soon, crashing))
+
+    def _crash_soon(self, node: DomainNode) -> None:
+        """Crash a server when it next writes: each step of a move is a record at some server."""
+        node.disk.on_append = lambda: self.world.after(0.0, lambda: self._crash_now(node))
+
+    def _check_promises(self) -> None:
+        super()._check_promises()
+        assert self._truth is not None
+        self._truth.problems.clear()
+        self._truth.check_acceptance(self._group_of)
+        self.moved = GroupTruth(self.nodes, self._truth)
+        self.problems += [*self._truth.problems, *self.moved.problems]

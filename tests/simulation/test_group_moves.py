@@ -1,0 +1,369 @@
+"""A channel group that moves between three servers, step by step: what each of them knows and refuses (SPEC J-08)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from wanderbus import protocol
+from wanderbus.broker.groups.group_move import PAUSE_S, PREPARE_S
+from wanderbus.channels.directory import Directory, Leader, LeaderTable
+from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.client.machine.messages import RequestSettled
+from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.records import GroupMoved, GroupPrepared, GroupStays, Published
+from wanderbus.simulation.device import Request
+from wanderbus.simulation.domains.domain_device import DomainDevice
+from wanderbus.simulation.domains.domain_node import DOMAIN
+from wanderbus.simulation.domains.group_scenario import OPERATOR, GroupNode
+from wanderbus.simulation.domains.links import DomainLinks
+from wanderbus.simulation.world import World
+from wanderbus.subscription import Since
+
+NAMES = ("s1", "s2", "s3")
+KEY = bytes(32)
+
+
+class Phone(DomainDevice):
+    """A device that keeps what it is answered and refused."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.rows: list[Any] = []
+        self.reasons: list[str] = []
+        super().__init__(*arguments, **options)
+
+    def _answered(self, asked: Request, settled: RequestSettled) -> None:
+        self.rows += settled.rows
+        if settled.refusal is not None:
+            self.reasons.append(settled.refusal.reason)
+        else:
+            super()._answered(asked, settled)
+
+    def uids(self) -> list[str]:
+        """Return the names of the events of its only subscription, in the order in which they came."""
+        (items,) = self.items.values()
+        return [each.text for each in items]
+
+
+class Domain:
+    """Three servers; ``s1`` leads the groups of the subjects ``A`` and ``B``, and ``s2`` that of ``C``."""
+
+    def __init__(self, leaders: tuple[str, ...] = NAMES) -> None:
+        self.world = World(1)
+        self.nodes: dict[str, GroupNode] = {}
+        self.links = DomainLinks(self.world, self.nodes)
+        self.events = 0
+        for name in NAMES:
+            config = BrokerConfig(sweep_s=None, roles={OPERATOR: "administrator"})
+            node = self.nodes[name] = GroupNode(self.world, name, self.channels(name, leaders), config)
+            node.links, node.is_fixed = self.links, False
+            node.start()
+        self.wait()
+
+    @staticmethod
+    def channels(name: str, leaders: tuple[str, ...], layout: bytes = b"1") -> OwnChannels:
+        groups = ChannelGroups(KEY, 3, pins={"A": 0, "B": 1, "C": 2})
+        table = LeaderTable(1, leaders, (Leader("s1", 1), Leader("s1", 1), Leader("s2", 1)))
+        directory = Directory(groups, table)
+        return OwnChannels(directory, name, others=[each for each in NAMES if each != name], layout=layout)
+
+    def wait(self, seconds: float = 20.0) -> None:
+        self.world.run(self.world.now + seconds)
+
+    def phone(self, server: str, user: str, **options: Any) -> Phone:
+        phone = Phone(self.world, self.nodes[server], user, "phone", 0.001, **options)
+        self.wait()
+        return phone
+
+    def publish(self, phone: Phone, count: int = 3, subject: str = "A") -> None:
+        for _ in range(count):
+            self.events += 1
+            phone.publish(Event(subject, {"Uid": f"e{self.events}"}), outbox=True)
+
+    def stream(self, phone: Phone, *subjects: str) -> None:
+        """Publish an event of one subject after the other, 100 a second, for three seconds."""
+        for number in range(300):
+            subject = subjects[number % len(subjects)]
+            self.world.after(number / 100, partial(self.publish, phone, 1, subject))
+
+    def move(self, target: str, at: str = "s1", wait_s: float = PREPARE_S + 10.0) -> list[str]:
+        """Ask a server for a move; return the reasons if it is refused."""
+        operator = Phone(self.world, self.nodes[at], OPERATOR, f"desk {self.world.now}", 0.001)
+        operator.ask(protocol.MoveGroup(0, "A", target))
+        self.wait(wait_s)
+        return operator.reasons
+
+    def leaders(self) -> list[tuple[str, int]]:
+        """Return the leader and its epoch as each server knows it."""
+        found = [node.channels.directory.table.leaders[0] for node in self.nodes.values()]
+        return [(each.server, each.epoch) for each in found]
+
+    def restart(self, name: str) -> None:
+        node = self.nodes[name]
+        node.crash(lose_rows=True)
+        node.channels = self.channels(name, NAMES)
+        self.world.after(1.0, node.start)
+
+    def when(self, name: str, record: type, act: Callable[[], None]) -> None:
+        """Act once a server has written such a record."""
+        disk = self.nodes[name].disk
+
+        def appended() -> None:
+            if any(isinstance(each, record) for each in disk.records()):
+                disk.on_append = lambda: None
+                self.world.after(0.0, act)
+
+        disk.on_append = appended
+
+    def accepted_at(self, name: str) -> list[str]:
+        return [str(each.event["Uid"]) for each in self.nodes[name].disk.records() if isinstance(each, Published)]
+
+
+@pytest.fixture
+def domain() -> Domain:
+    return Domain()
+
+
+def slow(domain: Domain, source: str, target: str, delay_s: float) -> None:
+    """Make the link from one server to another slow, in both directions."""
+    for each in domain.links._links[source, target]._directions.values():
+        each._delay_s = delay_s
+
+
+def user(name: str) -> str:
+    return f"sip:{name}@{DOMAIN}"
+
+
+def test_j08_events_have_one_order_over_all_leaders(domain: Domain) -> None:
+    alice, bob = domain.phone("s2", user("alice")), domain.phone("s3", user("bob"))
+    bob.subscribe("A", "everything")
+    domain.wait()
+    for target, at in (("s2", "s1"), ("s3", "s1"), ("s1", "s2"), ("s2", "s3")):
+        domain.publish(alice)
+        assert domain.move(target, at) == []
+    domain.publish(alice)
+    domain.wait()
+    assert bob.uids() == [f"e{number}" for number in range(1, 16)]
+    assert domain.leaders() == [("s2", 5)] * 3
+    assert domain.accepted_at("s2") == ["e4", "e5", "e6", "e13", "e14", "e15"]
+
+
+def test_j08_leaders_are_known_after_a_restart_and_events_go_there(domain: Domain) -> None:
+    alice, bob = domain.phone("s1", user("alice")), domain.phone("s1", user("bob"))
+    bob.subscribe("A", "everything")
+    domain.wait()
+    assert domain.move("s2") == []
+    for name in NAMES:
+        domain.restart(name)
+        domain.wait()
+    assert domain.leaders() == [("s2", 2)] * 3
+    domain.links.partition({"s1": 1})
+    domain.restart("s1")
+    domain.wait()
+    domain.publish(alice)
+    domain.wait()
+    assert domain.accepted_at("s1") == []
+    domain.links.partition({})
+    domain.wait()
+    assert (bob.uids(), domain.accepted_at("s2")) == (["e1", "e2", "e3"], ["e1", "e2", "e3"])
+
+
+def test_j08_a_repeat_is_recognised_by_the_next_leader(domain: Domain) -> None:
+    """The answers are lost with the server of the device, which repeats its events only after the move."""
+    alice = domain.phone("s3", user("alice"))
+    alice.notice_s = alice.retry_s = (100.0, 100.0)
+    domain.when("s1", Published, lambda: domain.restart("s3"))
+    domain.publish(alice)
+    domain.wait()
+    assert (domain.accepted_at("s1"), alice.is_settled) == (["e1", "e2", "e3"], False)
+    assert domain.move("s2") == []
+    domain.wait(300.0)
+    assert (domain.accepted_at("s2"), alice.is_settled) == ([], True)
+    assert {each.accepted.origin for each in alice.published.values() if each.accepted} == {"s1"}
+
+
+def test_j08_prepared_interest_outlives_a_crash(domain: Domain) -> None:
+    """A server is down at the fence, and has no link to anybody who could tell it that the next leader leads."""
+    alice, bob = domain.phone("s2", user("alice")), domain.phone("s3", user("bob"))
+    bob.subscribe("A", "everything")
+    domain.wait()
+
+    def divide() -> None:
+        domain.nodes["s3"].crash(lose_rows=True)
+        domain.links.partition({"s1": 1})
+
+    domain.when("s1", GroupMoved, divide)
+    domain.move("s2")
+    domain.nodes["s3"].start()
+    domain.wait()
+    assert domain.leaders() == [("s2", 2), ("s1", 1), ("s1", 1)]
+    domain.links.partition({"s3": 1})
+    domain.wait()
+    domain.publish(alice)
+    domain.wait()
+    assert domain.accepted_at("s2") == ["e1", "e2", "e3"]
+    domain.links.partition({})
+    domain.wait()
+    assert bob.uids() == ["e1", "e2", "e3"]
+    assert domain.leaders() == [("s2", 2)] * 3
+
+
+def test_j08_nothing_of_the_next_leader_overtakes_the_former(domain: Domain) -> None:
+    """The link from the former leader is the slow one."""
+    alice, bob = domain.phone("s1", user("alice")), domain.phone("s3", user("bob"))
+    bob.subscribe("A", "everything")
+    domain.wait()
+    slow(domain, "s3", "s1", 0.3)
+    domain.stream(alice, "A")
+    domain.wait(0.5)
+    assert domain.move("s2") == []
+    assert bob.uids() == [f"e{number}" for number in range(1, 301)]
+    assert domain.accepted_at("s1")
+    assert domain.accepted_at("s2")
+
+
+def test_j08_numbers_of_other_channels_say_nothing_about_a_moved_group(domain: Domain) -> None:
+    """While events of the group wait, the next leader accepts later ones of the same publisher in another channel."""
+    alice = domain.phone("s3", user("alice"))
+    slow(domain, "s3", "s1", 0.1)
+    domain.stream(alice, "A", "C")
+    domain.wait(0.5)
+    assert domain.move("s2") == []
+    accepted = [each for name in ("s1", "s2") for each in domain.accepted_at(name)]
+    assert sorted(accepted) == sorted(f"e{number}" for number in range(1, 301))
+    assert list(alice.check()) == []
+
+
+def test_n02_no_publisher_holds_back_what_the_next_leader_wants(domain: Domain) -> None:
+    """A lease that the former leader has given would outlive the move."""
+    alice, bob = domain.phone("s3", user("alice"), is_filtering=True), domain.phone("s2", user("bob"))
+    domain.publish(alice)
+    domain.wait(1.0)
+    domain.publish(alice)
+    domain.wait(0.5)
+    assert any(each.held_back for each in alice.published.values())
+    assert domain.move("s2", wait_s=1.0) == []
+    bob.subscribe("A", "everything")
+    domain.wait(1.0)
+    assert domain.leaders() == [("s2", 2)] * 3
+    domain.publish(alice)
+    domain.wait()
+    assert bob.uids() == ["e7", "e8", "e9"]
+
+
+def test_x25_a_refused_event_of_an_outbox_is_repeated_before_the_fence(domain: Domain) -> None:
+    """The former leader would refuse later events of the outbox until it comes, and it comes to the next one."""
+    alice = domain.phone("s3", user("alice"))
+    domain.nodes["s1"].fill_disk(is_full=True)
+    domain.publish(alice)
+    domain.wait(0.1)
+    domain.nodes["s1"].fill_disk(is_full=False)
+    domain.move("s2", wait_s=PAUSE_S + 1.0)
+    domain.publish(alice, subject="B")
+    domain.wait(60.0)
+    assert domain.accepted_at("s1")[-3:] == ["e4", "e5", "e6"]
+    assert alice.is_settled
+
+
+def test_j08_a_move_waits_for_no_server_that_is_gone(domain: Domain) -> None:
+    domain.nodes["s3"].crash(lose_rows=False)
+    domain.wait()
+    (reason,) = domain.move("s2")
+    assert reason == "s3 cannot be reached, and every server has to know the next leader; try again later"
+    assert domain.leaders()[:2] == [("s1", 1)] * 2
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("s9", "there is no resolution server 's9' (expected s1 or s2 or s3)"),
+        ("s1", ""),
+    ],
+)
+def test_moves_that_make_no_sense_are_refused(domain: Domain, target: str, reason: str) -> None:
+    assert domain.move(target) == ([reason] if reason else [])
+    assert domain.leaders() == [("s1", 1)] * 3
+
+
+def test_a_group_stays_if_a_server_does_not_take_its_events(domain: Domain) -> None:
+    """The events wait in the pause, and are accepted where they were."""
+    alice, bob = domain.phone("s1", user("alice")), domain.phone("s3", user("bob"))
+    bob.subscribe("A", "everything")
+    domain.wait()
+    domain.nodes["s3"].fill_disk(is_full=True)
+    domain.publish(alice)
+    domain.wait(1.0)
+    operator = domain.phone("s1", OPERATOR)
+    operator.ask(protocol.MoveGroup(0, 0, "s2"))
+    domain.wait(PAUSE_S + 1.0)
+    (reason,) = operator.reasons
+    assert reason.startswith("channel group 0 stays at s1: s3: the disk")
+    domain.nodes["s3"].fill_disk(is_full=False)
+    domain.wait()
+    assert domain.move("s2") == []
+    assert bob.uids() == ["e1", "e2", "e3"]
+
+
+def test_a_move_whose_leader_crashes_before_the_fence_is_given_up(domain: Domain) -> None:
+    domain.when("s3", GroupPrepared, lambda: domain.nodes["s1"].crash(lose_rows=False))
+    domain.move("s2", at="s3")
+    assert not domain.nodes["s1"].alive
+    assert any(isinstance(each, GroupPrepared) for each in domain.nodes["s3"].disk.records())
+    domain.nodes["s1"].start()
+    domain.wait()
+    assert domain.leaders() == [("s1", 1)] * 3
+    assert all(not node.broker.state.groups.items() for node in domain.nodes.values())
+    assert any(isinstance(each, GroupStays) for each in domain.nodes["s3"].disk.records())
+
+
+def test_k03_a_history_says_where_the_earlier_events_are(domain: Domain) -> None:
+    alice, bob = domain.phone("s1", user("alice")), domain.phone("s3", user("bob"))
+    domain.publish(alice)
+    domain.wait()
+    assert domain.move("s2") == []
+    domain.publish(alice)
+    domain.wait()
+    bob.ask(protocol.ListEvents(0, "A", None))
+    domain.wait()
+    seam, *rows = bob.rows
+    assert (seam["led_before"], [(row["epoch"], row["event"]["attributes"]["Uid"]) for row in rows]) == (
+        "s1",
+        [(2, "e4"), (2, "e5"), (2, "e6")],
+    )
+    assert seam["kept_from"] <= rows[0]["number"]
+
+
+def test_t05_a_past_in_several_logs_is_refused(domain: Domain) -> None:
+    bob = domain.phone("s3", user("bob"))
+    assert domain.move("s2") == []
+    bob.subscribe("A", "everything", Since())
+    domain.wait()
+    assert bob.reasons == [
+        "since: the leader of the channel of 'A' has changed, or is about to; its earlier events are in several logs; "
+        "subscribe live"
+    ]
+
+
+@pytest.mark.parametrize(("leaders", "expected"), [(NAMES, ("s2", 2)), (("s1", "s2"), ("s1", 1))])
+def test_j08_a_changed_file_keeps_moved_groups_if_the_same_servers_may_lead(
+    domain: Domain, leaders: tuple[str, ...], expected: tuple[str, int]
+) -> None:
+    alice, bob = domain.phone("s1", user("alice")), domain.phone("s3", user("bob"))
+    bob.subscribe("A", "everything")
+    domain.wait()
+    assert domain.move("s2") == []
+    for node in domain.nodes.values():
+        node.crash(lose_rows=False)
+    for name, node in domain.nodes.items():
+        node.channels = Domain.channels(name, leaders, b"2")
+        node.start()
+    domain.wait()
+    assert domain.leaders() == [expected] * 3
+    domain.publish(alice)
+    domain.wait()
+    assert bob.uids() == ["e1", "e2", "e3"]

@@ -1,0 +1,87 @@
+"""Seeded worlds whose channel groups move: nothing is lost, and a missing safeguard is noticed (SPEC J-08)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.noticing import is_noticed
+from wanderbus.broker.groups.group_move import GroupMove
+from wanderbus.broker.groups.known_leaders import KnownLeaders
+from wanderbus.broker.publish.publishing import Publishing
+from wanderbus.broker.servers.settled_interest import SettledInterest
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.simulation.domains.group_scenario import GroupScenario
+from wanderbus.simulation.layers import Layer, replay_command
+from wanderbus.simulation.scenario import Result
+
+SEEDS = range(1, 11)
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    return [GroupScenario.run_seed(seed) for seed in SEEDS]
+
+
+def test_every_promise_holds(results: list[Result]) -> None:
+    failed = {each.seed: each.problems for each in results if each.problems}
+    assert failed == {}, [replay_command(Layer.GROUPS, seed) for seed in failed]
+
+
+def test_ten_seeds_have_enough_happening_in_them(results: list[Result]) -> None:
+    for field, least in (("moves", 8), ("stays", 10), ("events", 3_000), ("notifications", 3_000), ("crashes", 30)):
+        assert sum(result.counts[field] for result in results) > least, field
+
+
+def fence_at_once(patch: Patch) -> None:
+    patch.setattr(GroupMove, "_awaited", lambda self, move: "")
+
+
+def prepare_at_once(patch: Patch) -> None:
+    def go_on(self: KnownLeaders) -> None:
+        for group in list(self._preparing):
+            self._preparing.pop(group).report("")
+
+    patch.setattr(KnownLeaders, "go_on", go_on)
+
+
+def share_rows_among_groups(patch: Patch) -> None:
+    patch.setattr(Publishing, "_publisher", lambda self, source, subject: self._state.publishers.get(source.key))
+
+
+def forget_what_was_published(patch: Patch) -> None:
+    patch.setattr(Publishing, "leader_changed", lambda self, group: None)
+
+
+def accept_in_the_pause(patch: Patch) -> None:
+    patch.setattr(SettledInterest, "is_paused", lambda self, subject: False)
+
+
+def want_nothing_at_the_target(patch: Patch) -> None:
+    patch.setattr(OwnChannels, "other_leaders", lambda self, subjects: self.leaders(subjects) - {self.server})
+
+
+def never_stay(patch: Patch) -> None:
+    patch.setattr(KnownLeaders, "stay", lambda self, group: self._go_on_with(group))
+
+
+@pytest.mark.parametrize(
+    ("break_product", "problem", "known"),
+    [
+        (fence_at_once, " after a later event of ", (5, 30)),
+        (prepare_at_once, " has missed ", (5, 19)),
+        (share_rows_among_groups, " was accepted as ", (5,)),
+        (forget_what_was_published, " answers of ", (11, 14)),
+        (accept_in_the_pause, "", (1, 11)),
+        (want_nothing_at_the_target, " has missed ", (5, 11)),
+        (never_stay, " still prepares ", (1, 2)),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_missing_safeguard_is_noticed(
+    monkeypatch: Patch, break_product: Callable[[Patch], None], problem: str, known: tuple[int, ...]
+) -> None:
+    break_product(monkeypatch)
+    assert is_noticed(GroupScenario.run_seed, known, problem)
