@@ -24,6 +24,10 @@ class ChannelEvent(msgspec.Struct, frozen=True):
 
 
 class NumbersGone(msgspec.Struct, frozen=True):
-    """A marker before the first event: numbers below ``kept_from`` are no longer kept, so their events are missing."""
+    """A marker before the first event: numbers below ``kept_from`` are no longer kept, so their events are missing.
+
+    With ``led_before`` that server led the channel before: its log has the earlier events, under its own numbers.
+    """
 
     kept_from: int
+    led_before: str = ""

@@ -317,6 +317,24 @@ class DrainInfo(msgspec.Struct, frozen=True):
     stuck: dict[str, int] = {}
 
 
+class GroupInfo(msgspec.Struct, frozen=True):
+    """A channel group whose leader is not that of the domain's file, or changes: it moves to ``target`` then."""
+
+    group: int
+    leader: str
+    epoch: int
+    target: str = ""
+    cut: tuple[str, ...] = ()
+
+
+class MovedGroup(msgspec.Struct, frozen=True):
+    """A channel group that the ``server`` leads now, under ``epoch``."""
+
+    group: int
+    server: str
+    epoch: int
+
+
 class KickedDevice(msgspec.Struct, frozen=True):
     """A device whose connection was closed, if it was ``connected``, and that was ``forgotten`` by its session."""
 

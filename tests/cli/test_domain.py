@@ -162,7 +162,7 @@ def test_multicast_is_counted_where_it_is_used(
 ) -> None:
     async def answers(*arguments: object) -> Answers:
         others = [ServerInfo("s2", multicast_changes=sent, repaired_changes=2), ServerInfo("s3")]
-        return {"s1": ServerAnswer("s1", "127.0.0.1:5060", found=others)}
+        return {"s1": ServerAnswer("s1", "127.0.0.1:5060", found=status.ServerSeen(others, ()))}
 
     monkeypatch.setattr(status, "ask_all", answers)
     file = create_domain(tmp_path, "example.org", 3)
@@ -186,7 +186,12 @@ def test_t01_status_says_which_sessions_are_on_the_way(
     }
 
     async def answers(*arguments: object) -> Answers:
-        return {name: ServerAnswer(name, "127.0.0.1:5060", found=found, error="silent") for name, found in seen.items()}
+        return {
+            name: ServerAnswer(
+                name, "127.0.0.1:5060", found=None if found is None else status.ServerSeen(found, ()), error="silent"
+            )
+            for name, found in seen.items()
+        }
 
     monkeypatch.setattr(status, "ask_all", answers)
     monkeypatch.setattr(status, "wall_us", lambda: now_us)
@@ -218,7 +223,9 @@ def test_status_of_twenty_servers_fits_a_screen_and_has_problems_first(
 
     async def answers(*arguments: object) -> Answers:
         found = {
-            each: None if each == down else [seen(each, other) for other in servers if other != each]
+            each: None
+            if each == down
+            else status.ServerSeen([seen(each, other) for other in servers if other != each], ())
             for each in servers
         }
         error = "no answer within 2 s"

@@ -21,6 +21,7 @@ class _Row(msgspec.Struct, frozen=True):
     """A row of the listing: an event, or the lowest number that is kept."""
 
     kept_from: Number = 0
+    led_before: str = ""
     number: Number = 0
     epoch: Number = 0
     id: EventId | None = None
@@ -47,7 +48,7 @@ async def history(
 
 def _items(row: _Row) -> Iterator[ChannelEvent | NumbersGone]:
     if row.kept_from:
-        yield NumbersGone(row.kept_from)
+        yield NumbersGone(row.kept_from, row.led_before)
     if row.event is not None and row.id is not None:
         size = len(protocol.encode_event(row.event))
         event = check_listed(row.event)

@@ -20,9 +20,11 @@ from wanderbus.operator_rows import (
     DiscardedSession,
     DrainInfo,
     EngineInfo,
+    GroupInfo,
     ImportedSession,
     KickedDevice,
     LimitInfo,
+    MovedGroup,
     MovedSession,
     PhaseInfo,
     QueueInfo,
@@ -53,6 +55,7 @@ Row = TypeVar(
     SubjectSchema,
     RouteInfo,
     AdvertisementInfo,
+    GroupInfo,
 )
 
 
@@ -109,6 +112,10 @@ class Operator:
     def servers(self) -> AsyncIterator[ServerInfo]:
         """Yield the other servers of the event domain, as this server sees them; requires the role of operator."""
         return self._inspect(ServerInfo, "servers", None)
+
+    def groups(self) -> AsyncIterator[GroupInfo]:
+        """Yield the channel groups that have moved or are about to; requires the role of operator."""
+        return self._inspect(GroupInfo, "groups", None)
 
     def filtering(self) -> AsyncIterator[PhaseInfo]:
         """Yield the counts of each phase of filtering; requires the role of operator."""
@@ -238,6 +245,15 @@ class Operator:
         if len(rows) != 1:
             raise RemoteProtocolError(f"the broker answered with {len(rows)} sessions instead of one", None)
         return rows[0]
+
+    async def move_group(self, group: int | str, server: str) -> MovedGroup:
+        """Let another ``server`` lead an ordered channel group, given by its number or by a subject (SPEC J-08).
+
+        All servers of the domain have to run. No event is lost or repeated, and its order stays. It returns when the
+        server leads; :class:`Refused` if the group stays where it is. Needs the role of administrator.
+        """
+        request = protocol.MoveGroup(self._requests.next_request(), group, server)
+        return read_rows(MovedGroup, "moved", (await self._requests.begin(request)).rows)[0]
 
     async def drain(self, *, on: bool | None = None) -> DrainInfo:
         """Let the server that this agent is connected to drain, or take sessions again; return how far it is.

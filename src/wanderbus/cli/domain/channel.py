@@ -121,7 +121,11 @@ def _said(json: bool, print_text: Callable[[str], None]) -> Callable[[NumbersGon
 
     def say(gone: NumbersGone) -> None:
         if json:
-            print_json({"kept_from": gone.kept_from})
+            print_json({"kept_from": gone.kept_from} | ({"led_before": gone.led_before} if gone.led_before else {}))
+        elif gone.led_before:
+            print_text(
+                f"events before number {gone.kept_from} are in the log of {gone.led_before}, which led it before"
+            )
         else:
             print_text(f"numbers below {gone.kept_from} are no longer kept")
 

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.domain import drain, status, up
+from wanderbus.cli.domain import drain, move, status, up
 from wanderbus.cli.domain.options import FormerFile, SIPPort
 from wanderbus.cli.domain.servers_asked import PLACES_SHOWN, domain_of
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
@@ -81,6 +81,8 @@ def channels(
 ) -> None:
     """Show the channel group of each subject, its leader, its model, its merging, and whether it needs advertisements.
 
+    The leader is that of the file; 'domain status' shows the groups that have moved since.
+
     Example: wanderbus domain channels Departure Stock --event-domain mydomain/domain.toml
     """
     domain = domain_of(event_domain or config)
@@ -101,3 +103,4 @@ def channels(
 app.command("up")(up.up)
 app.command("status")(status.status)
 app.command("drain")(drain.drain)
+app.command("move")(move.move)

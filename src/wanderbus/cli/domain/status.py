@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import typer
 
+from wanderbus.channels.directory import Leader
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all
 from wanderbus.cli.operator.listings import Columns, aligned, span
 from wanderbus.cli.output import counted, print_json, print_lines, run_async
 from wanderbus.client.operator import Operator
 from wanderbus.event_text import escaped
-from wanderbus.operator_rows import ServerInfo
+from wanderbus.operator_rows import GroupInfo, ServerInfo
 from wanderbus.runtime.system_random import wall_us
 
-Answers = Mapping[str, ServerAnswer[list[ServerInfo]]]
+
+class ServerSeen(NamedTuple):
+    """Answer of a server about the others, and about channel groups that have moved or are about to."""
+
+    others: Sequence[ServerInfo]
+    groups: Sequence[GroupInfo]
+
+
+Answers = Mapping[str, ServerAnswer[ServerSeen]]
 
 
 @visiting_all
@@ -28,11 +37,12 @@ def status(*, connection: ConnectionOptions, event_domain: DomainFile = None, js
     filters there, publishes of its users without an answer, the notifications that wait at it for other servers, and
     those that wait for it at the others. If the domain has a multicast group, also the changes of interest that it sent
     by multicast, and those that a link repaired. Sessions that move are counted above the table: from where to where,
-    and for how long the oldest does. --json prints what each server says about each other one.
+    and for how long the oldest does; channel groups that have moved, or are about to, are named there. --json prints
+    what each server says about each other one, and about these groups.
 
     Example: wanderbus domain status --event-domain mydomain/domain.toml --user sip:alice@example.org
     """
-    answers = run_async(ask_all(connection, event_domain, _servers))
+    answers = run_async(ask_all(connection, event_domain, _seen))
     for answer in answers.values() if json else ():
         print_json(
             {
@@ -40,7 +50,8 @@ def status(*, connection: ConnectionOptions, event_domain: DomainFile = None, js
                 "address": answer.address,
                 "answers": answer.found is not None,
                 "error": answer.error,
-                "others": answer.found or (),
+                "others": answer.found.others if answer.found else (),
+                "groups": answer.found.groups if answer.found else (),
             }
         )
     if not json:
@@ -49,8 +60,14 @@ def status(*, connection: ConnectionOptions, event_domain: DomainFile = None, js
         raise typer.Exit(1)
 
 
-async def _servers(operator: Operator) -> list[ServerInfo]:
-    return [row async for row in operator.servers()]
+async def _seen(operator: Operator) -> ServerSeen:
+    return ServerSeen([row async for row in operator.servers()], [row async for row in operator.groups()])
+
+
+def leaders_by(several: Iterable[Sequence[GroupInfo]]) -> Mapping[int, Leader]:
+    """Return the leaders of the groups that have moved, by what several servers say: the highest epoch is the truth."""
+    rows = sorted((each for groups in several for each in groups if each.epoch > 1), key=lambda each: each.epoch)
+    return {each.group: Leader(each.leader, each.epoch) for each in rows}
 
 
 class _Line(NamedTuple):
@@ -87,11 +104,11 @@ def _table(answers: Answers) -> list[str]:
     lines = [
         _Line(
             answer.server,
-            answer.found,
+            None if answer.found is None else answer.found.others,
             sum(
                 other.waiting_here
                 for others in answers.values()
-                for other in others.found or ()
+                for other in (others.found.others if others.found else ())
                 if other.server == answer.server
             ),
         )
@@ -107,27 +124,33 @@ def _problems(answers: Answers) -> Iterator[str]:
     for answer in answers.values():
         if answer.found is None:
             yield escaped(str(answer))
-        elif not answer.found and len(answers) > 1:
+        elif not answer.found.others and len(answers) > 1:
             yield f"{answer.server} at {answer.address} knows no other server; start it with --event-domain"
-    pairs = [(answer.server, other) for answer in answers.values() for other in answer.found or ()]
+    seen = [(answer.server, answer.found) for answer in answers.values() if answer.found is not None]
+    pairs = [(server, other) for server, found in seen for other in found.others]
     for server, those in _grouped(pairs, lambda other: bool(other.trouble)).items():
         yield f"{_names(those)} cannot reach {server}: {escaped(those[0][1].trouble)}"
     for server, those in _grouped(pairs, lambda other: not other.is_settled_here).items():
         yield f"publishes to ordered channels of {_names(those)} wait until {server} has reported what it wants"
     for server, those in _grouped(pairs, lambda other: not _is_confirmed(other)).items():
         yield f"{server} has not confirmed the filters of {_names(those)}"
+    for group, leader in sorted(leaders_by(found.groups for _, found in seen).items()):
+        yield f"{leader.server} leads channel group {group} under epoch {leader.epoch}"
+    moving = {(each.group, each.leader, each.target) for _, found in seen for each in found.groups if each.target}
+    for group, leads, target in sorted(moving):
+        yield f"channel group {group} moves from {leads} to {target}"
 
 
 def _moving(answers: Answers, now_us: int) -> Iterator[str]:
     """Yield a line for each pair of servers between which sessions move: by the one that gives them, if it answers."""
     for source, answer in answers.items():
         if answer.found is not None:
-            moves = [(source, each.server, each.leaving, each.leaving_since_us) for each in answer.found]
+            moves = [(source, each.server, each.leaving, each.leaving_since_us) for each in answer.found.others]
         else:
             moves = [
                 (source, target, each.arriving, each.arriving_since_us)
                 for target, other in answers.items()
-                for each in other.found or ()
+                for each in (other.found.others if other.found else ())
                 if each.server == source
             ]
         for one, other_server, count, since_us in moves:

@@ -12,10 +12,12 @@ import typer
 from wanderbus.broker.servers.server_users import server_of, server_user
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
+from wanderbus.cli.domain.status import leaders_by
 from wanderbus.cli.output import check_writable, counted, print_json, print_line, run_async
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError
 from wanderbus.event_text import escaped
+from wanderbus.operator_rows import GroupInfo
 from wanderbus.plots.network import Arrow, PlotNode, network
 from wanderbus.settings.event_domain import EventDomain
 from wanderbus.subscription import EVERY_SUBJECT
@@ -43,6 +45,7 @@ class ServerSeen(msgspec.Struct, frozen=True):
     subscriptions: int
     sends: Mapping[str, tuple[ServerFilter, ...]]
     broken: Mapping[str, str] = {}
+    groups: tuple[GroupInfo, ...] = ()
 
 
 Answers = Mapping[str, ServerAnswer[ServerSeen]]
@@ -69,6 +72,7 @@ def topology(
     if svg is not None:
         check_writable(svg)
     answers = run_async(ask_all(connection, event_domain, lambda operator: _seen(operator, domain.settings.name)))
+    domain.directory.use(leaders_by(each.found.groups for each in answers.values() if each.found is not None))
     for row in _rows(domain, answers) if json else ():
         print_json(row)
     for line in () if json else _lines(domain, answers):
@@ -94,7 +98,8 @@ async def _seen(operator: Operator, domain: str) -> ServerSeen:
     ordered = {server: tuple(sorted(several, key=str)) for server, several in sorted(sends.items())}
     others = [each async for each in operator.servers()]
     broken = {each.server: each.trouble for each in others if each.is_linked is False or each.trouble}
-    return ServerSeen(len(users), count, ordered, broken)
+    groups = [each async for each in operator.groups()]
+    return ServerSeen(len(users), count, ordered, broken, tuple(groups))
 
 
 async def _wanted(operator: Operator, server: str, domain: str) -> set[ServerFilter]:

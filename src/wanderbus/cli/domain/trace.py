@@ -13,13 +13,14 @@ from wanderbus.broker.servers.server_users import server_of
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.dry_run import Predicted, predicted
 from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
+from wanderbus.cli.domain.status import leaders_by
 from wanderbus.cli.output import counted, print_json, print_line, run_async
 from wanderbus.cli.pub import attribute
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event, check_event, merge_repeated
 from wanderbus.filters.work import Sizes, work_of
-from wanderbus.operator_rows import AdvertisementInfo, RouteInfo, SessionInfo, SubscriptionInfo
+from wanderbus.operator_rows import AdvertisementInfo, GroupInfo, RouteInfo, SessionInfo, SubscriptionInfo
 from wanderbus.parameters.broker import FILTER_WORK_MAX
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.settings.event_domain import Channel, EventDomain
@@ -33,6 +34,7 @@ class ServerState(msgspec.Struct, frozen=True):
     sessions: dict[tuple[str, str], SessionInfo]
     routes: list[RouteInfo]
     advertisements: list[AdvertisementInfo]
+    groups: list[GroupInfo] = []
 
 
 class MatchedFilter(msgspec.Struct, frozen=True):
@@ -105,8 +107,9 @@ def trace(
     at = at or next(iter(servers))
     if at not in servers:
         raise ConfigurationError(f"--at: the domain has no server {at!r} (expected {' or '.join(servers)})")
-    channel = domain.channel(subject)
     answers = run_async(ask_all(connection, event_domain, _state))
+    domain.directory.use(leaders_by(each.found.groups for each in answers.values() if each.found is not None))
+    channel = domain.channel(subject)
     admitted, stops = _stops(event, domain, channel, at, answers)
     if json:
         print_json({**msgspec.structs.asdict(channel), "at": at, **msgspec.structs.asdict(admitted)})
@@ -125,6 +128,7 @@ async def _state(operator: Operator) -> ServerState:
         {(row.user, row.session): row async for row in operator.sessions()},
         [row async for row in operator.routes()],
         [row async for row in operator.advertisements()],
+        [row async for row in operator.groups()],
     )
 
 

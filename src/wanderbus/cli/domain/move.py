@@ -1,0 +1,64 @@
+"""``wanderbus domain move``: another server leads a channel group from now on (SPEC J-08)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
+from wanderbus.cli.domain.servers_asked import DomainFile, ask_all, domain_of
+from wanderbus.cli.output import print_json, print_line, run_async
+from wanderbus.client.operator import Operator
+from wanderbus.errors import ConfigurationError, NoResponse
+from wanderbus.operator_rows import MovedGroup
+
+
+@visiting_all
+def move(
+    group: Annotated[str, typer.Argument(metavar="GROUP|SUBJECT", help="Number of a channel group, or a subject.")],
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="Name of the next leader in the domain's file.")],
+    *,
+    connection: ConnectionOptions,
+    event_domain: DomainFile = None,
+    json: AsJson = False,
+) -> None:
+    """Let another server lead a channel group, or the group of a subject, while events are published.
+
+    All servers of the domain have to run. No event is lost or repeated, and the order of each subject stays; publishes
+    wait for some round trips. If the group stays where it is, the command says why. Ctrl-C ends the command, but not
+    the move. 'domain status' shows the groups that have moved. Needs the role of administrator elsewhere.
+
+    Example: wanderbus domain move Departure s2 --event-domain mydomain/domain.toml
+
+    Example: wanderbus domain move 17 s3
+    """
+    servers = domain_of(event_domain).settings.servers_with("resolution")
+    if server not in servers:
+        raise ConfigurationError(f"no server {server!r} may lead channels (expected {' or '.join(servers)})")
+    moved = run_async(_move(connection, event_domain, int(group) if _is_number(group) else group, server))
+    if json:
+        print_json(msgspec.structs.asdict(moved))
+    else:
+        print_line(f"{moved.server} leads channel group {moved.group} under epoch {moved.epoch}")
+
+
+async def _move(connection: ConnectionOptions, file: Path | None, group: int | str, server: str) -> MovedGroup:
+    """Ask the next leader, which passes the request to the present one."""
+    answer = (await ask_all(connection, file, _is_known, only=server))[server]
+    if answer.found is None or answer.connection is None:
+        raise NoResponse(str(answer))
+    async with answer.connection.visitor() as agent:
+        return await agent.operator.move_group(group, server)
+
+
+async def _is_known(operator: Operator) -> bool:
+    async for _ in operator.groups():
+        break
+    return True
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

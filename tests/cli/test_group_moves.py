@@ -1,0 +1,59 @@
+"""Events that are published while their channel group moves between the leaders of a domain (SPEC J-08)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.fleet import Fleet
+from tests.cli.shell import ended, read_ready
+from tests.cli.test_session_moves import BETWEEN, Publishing, numbers
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def test_j08_every_event_arrives_once_and_in_order_while_the_group_moves(fleet: Fleet) -> None:
+    reader = fleet.start("sub", "News", "--json", *fleet.at("s1", "bob", "hunter2"))
+    assert "subscribed to News" in read_ready(reader)
+    publisher = fleet.start("pub", "News", "-", "--json", *fleet.at("s2"), stdin=-1)
+    publishing, received = Publishing(publisher), list[int]()
+    group, epoch = 0, 1
+    for server in ("s1", "s2", "s3", "s1"):
+        received += numbers(reader, BETWEEN)
+        status, out, err = fleet.run("domain", "move", "News", server, "--json", *fleet.operator())
+        assert (status, err) == (0, "")
+        moved = json.loads(out)
+        assert (moved["server"], moved["epoch"] >= epoch) == (server, True)
+        group, epoch = moved["group"], moved["epoch"]
+    assert epoch > 3
+    publishing.stop()
+    received += numbers(reader, publishing.published - len(received))
+    assert received == list(range(publishing.published))
+    status, out, _ = fleet.run("domain", "status", *fleet.operator())
+    assert (status, out.splitlines()[0]) == (0, f"s1 leads channel group {group} under epoch {epoch}")
+    status, out, err = fleet.run("channel", "history", "News", *fleet.visiting("s2"))
+    assert (status, err) == (0, "")
+    first, *_, last = out.splitlines()
+    assert first.startswith("events before number ")
+    assert first.endswith(" are in the log of s3, which led it before")
+    assert f"n={publishing.published - 1}" in last
+    for each in (publisher, reader):
+        each.terminate()
+        ended(each)
+
+
+def test_a_group_that_cannot_move_stays_and_the_command_says_why(fleet: Fleet) -> None:
+    assert fleet.run("domain", "move", "News", "s9", *fleet.operator())[0] == 2
+    status, _, err = fleet.run("domain", "move", "9999", "s1", *fleet.operator())
+    assert (status, "there is no channel group 9999 (expected 0 to 63)" in err) == (1, True)
