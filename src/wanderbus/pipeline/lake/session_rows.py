@@ -47,6 +47,7 @@ class _Change(msgspec.Struct, gc=False):
     owner_epoch: int | None = None
     source: str | None = None
     target: str | None = None
+    server: str | None = None
     cause: str | None = None
     export: memoryview | None = None
 
@@ -77,7 +78,7 @@ def session_decoder() -> Decode:
         records = [decode(record) for record in payloads.records]
         columns: Columns = {name: list(map(attrgetter(name), records)) for name in _SAME}
         columns["reason"] = [record.reason or record.cause for record in records]
-        columns["other_server"] = [record.source or record.target or None for record in records]
+        columns["other_server"] = [record.source or record.target or record.server or None for record in records]
         columns["export_bytes"] = [None if record.export is None else len(record.export) for record in records]
         return {SESSIONS.name: {"offset": payloads.offsets, "at_us": payloads.times, **columns}}
 

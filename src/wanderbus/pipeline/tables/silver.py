@@ -114,7 +114,12 @@ SESSIONS: Final = TableSpecification(
         Column("grace_s", "double", "time that the device may be away", "seconds", nullable=True),
         Column("address", "string", "address of the device's data channel", nullable=True),
         Column("owner_epoch", "bigint", "epoch of the session's owner, in a handover", nullable=True),
-        Column("other_server", "string", "server from which a session comes, or to which it goes", nullable=True),
+        Column(
+            "other_server",
+            "string",
+            "server from which a session comes, or to which it or a device goes",
+            nullable=True,
+        ),
         Column("export_bytes", "bigint", "size of the session that has come", "bytes", nullable=True),
         DATE,
     ),
