@@ -63,7 +63,7 @@ SOAK = (
     ("simulation of restored servers", ["wanderbus", "sim", "--layer", "restore", "--seeds"], "60", "2000"),
     ("simulation of moved channels", ["wanderbus", "sim", "--layer", "moved", "--seeds"], "40", "1000"),
     ("simulation of sessions that move", ["wanderbus", "sim", "--layer", "handover", "--seeds"], "60", "2000"),
-    ("simulation of the mobility matrix", ["wanderbus", "sim", "--layer", "matrix", "--seeds"], "220", "11000"),
+    ("simulation of the mobility matrix", ["wanderbus", "sim", "--layer", "matrix", "--seeds"], "240", "12000"),
     ("power cuts", ["faults", "powercut", "--points"], "300", "10000"),
     ("restorations from copies", ["faults", "restore", "--points"], "40", "1000"),
     ("kills", ["faults", "crash", "--cycles"], "40", "2000"),

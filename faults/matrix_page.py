@@ -27,6 +27,7 @@ REAL_TESTS: Final[Mapping[Change, str]] = {
     Change.SERVER_CHANGED: f"{_NAT}/test_matrix_rows.py::test_another_server",
     Change.SERVER_DRAINED: f"{_NAT}/test_matrix_rows.py::test_a_drained_server",
     Change.SERVER_KILLED: f"{_NAT}/test_restarts.py::test_server_and_relay_while_sending",
+    Change.CHANNEL_MOVED: f"{_NAT}/test_matrix_rows.py::test_a_moved_channel",
 }
 """Tests of the rows with real processes in network namespaces."""
 

@@ -8,7 +8,8 @@ import pytest
 
 from wanderbus.broker.history import catch_up
 from wanderbus.peers.handover.draining import Draining
-from wanderbus.simulation.matrix.cells import CELLS, Change
+from wanderbus.simulation.matrix.cells import CELLS, Change, Path
+from wanderbus.simulation.matrix.device import MatrixDevice
 from wanderbus.simulation.matrix.scenario import MatrixScenario
 from wanderbus.simulation.relay.relay_host import RelayHost
 
@@ -26,6 +27,7 @@ def test_u09_each_event_comes_once_in_order_in_both_directions(seed: int) -> Non
     found = MatrixScenario.run_seed(seed)
     assert found.problems == []
     assert found.counts["notifications"] == 2 * found.counts["events"] >= 2 * 15
+    assert bool(found.counts["relayed"]) == (CELLS[seed].path is not Path.DIRECT)
 
 
 def test_the_few_have_each_change_column_and_activity() -> None:
@@ -41,6 +43,10 @@ def read_again(patch: Patch) -> None:
 
 def move_nothing(patch: Patch) -> None:
     patch.setattr(Draining, "go_on", lambda self, now: None)
+
+
+def move_no_channel(patch: Patch) -> None:
+    patch.setattr(MatrixDevice, "ask", lambda self, request: None)
 
 
 def answer_past_the_relay(patch: Patch) -> None:
@@ -60,6 +66,7 @@ def do_nothing_meanwhile(patch: Patch) -> None:
     [
         (read_again, "server-changed/udp/direct/publishing", "out of order"),
         (move_nothing, "server-drained/tcp/direct/idle", "the mover's session is not at"),
+        (move_no_channel, "channel-moved/udp/direct/idle", " leads the channel, says "),
         (answer_past_the_relay, "into-nat/udp/relay/idle", "mover: sends to"),
         (relay_no_connection, "new-address/tcp/relay/idle", "not begun"),
         (do_nothing_meanwhile, "port-rebound/udp/direct/draining", "the mover is not draining at the change"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,8 @@ from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.server import DOMAIN, LINKS_PORT, SimulatedMember, SimulatedServer
 from wanderbus.simulation.world import SeededRandom, World
+
+_LAYOUT: Final = b"the only file"
 
 
 class ServerFleet:
@@ -50,7 +52,8 @@ class ServerFleet:
         self._next_link = itertools.count(FIRST_LINK).__next__
         key = bytes(16)
         directory = Directory(ChannelGroups(key, 4), first_table(4, leaders, key))
-        self.channels = {name: OwnChannels(directory, name) for name in self.names}
+        others = {name: [each for each in self.names if each != name] for name in self.names}
+        self.channels = {name: OwnChannels(directory, name, others=others[name], layout=_LAYOUT) for name in self.names}
         self.servers = {
             name: SimulatedServer(
                 world,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import wanderbus
@@ -92,6 +92,14 @@ async def drain(line: Line, options: Mapping[str, Any]) -> None:
         while left:
             await asyncio.sleep(0.05)
             left = (await agent.operator.drain()).sessions
+
+
+async def move_channel(line: Line, options: Mapping[str, Any], servers: Sequence[str]) -> None:
+    """Let these servers lead the channel of the events, one after the other."""
+    async with _agent(options) as agent:
+        for server in servers:
+            assert (await agent.operator.move_group(SUBJECT, server)).server == server
+            await asyncio.sleep(0.2)
 
 
 async def _read(notifications: AsyncIterator[wanderbus.Notification], arrivals: list[Arrival]) -> None:

@@ -151,19 +151,43 @@ def test_another_server(set_stage: SetStage, bob: str, transport: str) -> None:
         stage.check(stage.hold())
 
 
+@contextlib.contextmanager
+def administrator(stage: Stage, work: Path, transport: str) -> Iterator[tuple[Worker, Mapping[str, str]]]:
+    """Yield a worker on a host of its own, and the settings of an administrator's agent."""
+    (name, password), *_ = ADMINISTRATOR.items()
+    more = {"uri": f"sip:{name}@{DOMAIN}", "password": password, "session": Operator.SESSION}
+    stage.move(OFFICE, PUBLIC)
+    with Worker(namespace=stage.internet.namespaces.name(OFFICE)) as worker:
+        yield worker, {**stage.agent_settings(ALICE, transport), **more, "state_dir": str(work / name)}
+
+
 @over_either
 @pytest.mark.interop(peer="NAT", scenario="the server of both is drained, and the subscriber moves behind a NAT")
 def test_a_drained_server(set_stage: SetStage, tmp_path: Path, transport: str) -> None:
-    with set_stage(layout=domain, transport=transport, alice=PUBLIC, bob=PUBLIC) as stage:
-        (name, password), *_ = ADMINISTRATOR.items()
-        more = {"uri": f"sip:{name}@{DOMAIN}", "password": password, "session": Operator.SESSION}
-        settings = {**stage.agent_settings(ALICE, transport), **more, "state_dir": str(tmp_path / name)}
-        stage.move(OFFICE, PUBLIC)
+    with (
+        set_stage(layout=domain, transport=transport, alice=PUBLIC, bob=PUBLIC) as stage,
+        administrator(stage, tmp_path, transport) as (worker, settings),
+    ):
         stage.flow()
         time.sleep(STEADY_S)
-        with Worker(namespace=stage.internet.namespaces.name(OFFICE)) as worker:
-            worker.start(sides.drain, settings)
-            moment_s = stage.move(BOB, SOUTH)
-            worker.receive()
+        worker.start(sides.drain, settings)
+        moment_s = stage.move(BOB, SOUTH)
+        worker.receive()
+        assert stage.healed_s(moment_s) < HEAL_S_MAX
+        stage.check(stage.hold())
+
+
+@over_either
+@pytest.mark.interop(peer="NAT", scenario="the channel moves from server to server, and the subscriber behind a NAT")
+def test_a_moved_channel(set_stage: SetStage, tmp_path: Path, transport: str) -> None:
+    with (
+        set_stage(layout=domain, transport=transport, alice=PUBLIC, bob=PUBLIC) as stage,
+        administrator(stage, tmp_path, transport) as (worker, settings),
+    ):
+        stage.flow()
+        time.sleep(STEADY_S)
+        worker.start(sides.move_channel, settings, ("s1", "s2", "s1"))
+        moment_s = stage.move(BOB, SOUTH)
+        worker.receive()
         assert stage.healed_s(moment_s) < HEAL_S_MAX
         stage.check(stage.hold())

@@ -23,6 +23,7 @@ class Change(StrEnum):
     SERVER_CHANGED = "server-changed"
     SERVER_DRAINED = "server-drained"
     SERVER_KILLED = "server-killed"
+    CHANNEL_MOVED = "channel-moved"
 
 
 class DataTransport(StrEnum):

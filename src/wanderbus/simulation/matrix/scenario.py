@@ -15,7 +15,7 @@ from wanderbus import records
 from wanderbus.broker.state.rows import session_key
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.protocol import Drain, MoveSession
+from wanderbus.protocol import Drain, MoveGroup, MoveSession
 from wanderbus.simulation.fleet import ServerFleet, ip_of
 from wanderbus.simulation.matrix.cells import CELLS, Activity, Change, Path
 from wanderbus.simulation.matrix.device import MatrixDevice
@@ -26,6 +26,7 @@ from wanderbus.simulation.relay.relay_host import NG_PORT, RelayHost
 from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.server import DOMAIN, FINGERPRINT
 from wanderbus.simulation.system.checkers import check_items
+from wanderbus.simulation.system.traveller import SUBJECT
 
 RELAY_IP: Final = "10.0.0.9"
 PORTS: Final = range(30_000, 30_200)
@@ -69,6 +70,8 @@ class MatrixScenario(Scenario):
         self.fleet = ServerFleet(self.world, self.network, config, rudp, names=SERVERS, leaders=SERVERS, relays=relays)
         kind = LearningRelay if self.cell.path is Path.RTPENGINE else RelayHost
         self.relay = kind(RELAY_IP, PORTS, self.world, self.network, fingerprint=FINGERPRINT)
+        self._leader = self.fleet.channels[self._home].leader(SUBJECT)
+        """The server that is to lead the channel."""
         self.mover = self._device("mover", 1, self._home, rudp)
         self.other = self._device("other", 2, draw.choice(SERVERS), rudp)
         self.operator = self._device(_OPERATOR, 3, self._home, rudp, expressions=())
@@ -85,10 +88,11 @@ class MatrixScenario(Scenario):
         return NAT(f"203.0.113.{self._nats}", _NAT_IDLE_S, self.world, self.network)
 
     def counts(self) -> dict[str, float]:
+        relay = self.relay.relay
         return {
             "events": len(self._published()),
             "notifications": sum(each.consumed for each in self.users),
-            "relayed": self.relay.relay.figures.datagrams,
+            "relayed": relay.figures.datagrams + sum(side.figures.datagrams for side in relay.sides.values()),
         }
 
     # Course ---------------------------------------------------------------------------------------------------------
@@ -197,6 +201,9 @@ class MatrixScenario(Scenario):
             case Change.SERVER_KILLED:
                 self.fleet.servers[self._home].crash(lose_rows=self.world.random.random() < 0.5)
                 self.world.after(_AWAY_S, self.fleet.servers[self._home].start)
+            case Change.CHANNEL_MOVED:
+                self._leader = _other(self._leader)
+                self.operator.ask(MoveGroup(0, SUBJECT, self._leader))
 
     @property
     def _session(self) -> str:
@@ -206,21 +213,21 @@ class MatrixScenario(Scenario):
     @property
     def _target(self) -> str:
         """The server to which the mover's session goes, if it does."""
-        return next(name for name in SERVERS if name != self._home)
+        return _other(self._home)
 
     # Checks ---------------------------------------------------------------------------------------------------------
 
     def _published(self) -> dict[int, records.Published]:
-        """Return the events of all logs by number; each channel has one leader, so they are in its order."""
+        """Return the events of all logs by number, in the order of the channel, which has one leader at a time."""
+        logs = (server.disk.records() for server in self.fleet.servers.values())
+        published = [record for log in logs for record in log if isinstance(record, records.Published)]
         found: dict[int, records.Published] = {}
-        for server in self.fleet.servers.values():
-            for record in server.disk.records():
-                if isinstance(record, records.Published):
-                    number = record.event["Uid"]
-                    assert isinstance(number, int)
-                    if number in found:
-                        self.problems.append(f"event {number} was published twice")
-                    found[number] = record
+        for record in sorted(published, key=lambda record: record.at_us):
+            number = record.event["Uid"]
+            assert isinstance(number, int)
+            if number in found:
+                self.problems.append(f"event {number} was published twice")
+            found[number] = record
         return found
 
     def _check_promises(self) -> None:
@@ -255,10 +262,17 @@ class MatrixScenario(Scenario):
         return [RELAY_IP, *servers] if is_redirected else [RELAY_IP]
 
     def _check_place(self) -> Iterator[str]:
-        """Check that the mover's session is at one server, the right one."""
+        """Check that the mover's session is at one server, the right one, and the channel too."""
         wanted = self._target if self.cell.change in TO_OTHER_SERVER else self._home
         for name, server in self.fleet.servers.items():
             session = server.state.sessions.get(self._session)
             is_there = session is not None and not session.is_fenced and bool(session.subscriptions)
             if is_there is not (name == wanted):
                 yield f"the mover's session is{'' if is_there else ' not'} at {name}"
+            if (leader := self.fleet.channels[name].leader(SUBJECT)) != self._leader:
+                yield f"{leader} leads the channel, says {name}"
+
+
+def _other(server: str) -> str:
+    """Return the other server."""
+    return next(name for name in SERVERS if name != server)
