@@ -14,6 +14,14 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import CopiedItem, DeclaredAttribute, Event, EventId, Loss, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
 from wanderbus.protocol import FromAgent, FromBroker
+from wanderbus.protocol.domains import (
+    GroupLeaders,
+    GroupPrepared,
+    GroupPublishers,
+    GroupPublishersKnown,
+    LedGroup,
+    MovingGroup,
+)
 from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Subscription
 
 EVENT = Event("Trade", {"Stock": "PETR4", "Price": 24, "Change": -0.5, "Open": True, "Tags": ["a", 1]}, 7)
@@ -51,6 +59,9 @@ FROM_AGENT: list[FromAgent] = [
     protocol.ReleaseFilters(5, 4),
     protocol.MoveSession(18, "sip:a@b", "default", "s2"),
     protocol.Drain(19, True),
+    protocol.MoveGroup(20, "Trade", "s2"),
+    GroupPrepared(7, 3, "no"),
+    GroupPublishersKnown(7, 3, 1),
     protocol.AwaitTransfer(21, "work", "desk"),
     protocol.TransferSession(22, "sip:a@b", "work", "desk", "phone"),
     protocol.ImportSession(20, "sip:a@b", "work", 0, SUBSCRIPTION, (CopiedItem(EVENT, ("wb-1",)),), True),
@@ -67,6 +78,8 @@ FROM_BROKER: list[FromBroker] = [
     protocol.NotRead(SUBSCRIPTION, 3),
     protocol.Listing(1, ({"user": "sip:a@b", "waiting": 3},), True),
     protocol.Filters(1, "Trade", 15, 10.0, ("Price < 25",)),
+    GroupLeaders((LedGroup(7, "s2", 2, "s1"),), (MovingGroup(8, "s2", 2, 3),)),
+    GroupPublishers(7, 3, 1, b"\x80"),
 ]
 
 
