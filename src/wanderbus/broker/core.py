@@ -344,6 +344,8 @@ class Broker:
                 self._questions.answered(given)
             case LeaderLinkChanged() | FiltersArrived():
                 self._filters.on_leader(given)
+                if isinstance(given, LeaderLinkChanged):
+                    self._groups.link_changed(given)
             case MatchesRead():
                 self.engine.read(given, self._links.now)
             case LogBegins(first=first):

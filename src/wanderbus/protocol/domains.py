@@ -124,7 +124,8 @@ class MoveGroup(AgentMessage, frozen=True, tag=42):
 class GroupPrepared(AgentMessage, frozen=True, tag=43):
     """The sender has its interest in a channel group at the next leader too; or the reason why the group cannot move.
 
-    Only a server may send it, to the leader of the group; ``attempt`` names the move.
+    Only a server may send it, to the leader of the group; ``attempt`` names the move. On a new link the sender does not
+    know whether that goes on, and ``attempt`` is 0.
     """
 
     group: int
@@ -165,7 +166,7 @@ class MovingGroup(msgspec.Struct, frozen=True, array_like=True):
 class GroupLeaders(BrokerMessage, frozen=True, tag=18):
     """All channel groups that have moved, and those of the sender that are about to: sent to servers alone.
 
-    It is sent on each new link, before the leader takes anything on it, and with each change.
+    It is sent on each new link if groups have moved, with each change, and to a server that asks about a move.
     """
 
     led: tuple[LedGroup, ...]

@@ -128,8 +128,9 @@ class GroupMove:
     # Answers of other servers -----------------------------------------------------------------------------------
 
     def attached(self, link: Link) -> None:
-        """Tell a server on a new link how things are; repeat what it may not have got."""
-        self._leaders.greet(link.link)
+        """Tell a server on a new link how things are, if groups have moved; repeat what it may not have got."""
+        if self._state.groups.rows:
+            self._leaders.greet(link.link)
         if (move := self._at("sending")) is not None and link.user == server_user(move.moving.target, self._domain):
             self._send_part(move)
 
@@ -137,6 +138,8 @@ class GroupMove:
         """Take the answer of another server about a move."""
         server = server_of(link.user, self._domain) or ""
         if isinstance(message, GroupPrepared):
+            if self._at("preparing", message.attempt) is None:
+                self._leaders.greet(link.link)
             self._prepared_by(server, message.attempt, message.reason)
             return
         move = self._at("sending", message.attempt)

@@ -12,7 +12,7 @@ from wanderbus.broker.groups.group_move import GroupMove
 from wanderbus.broker.groups.known_leaders import KnownLeaders
 from wanderbus.broker.history.leader_questions import LeaderQuestions
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
-from wanderbus.broker.messages import GroupsArrived
+from wanderbus.broker.messages import GroupsArrived, LeaderLinkChanged
 from wanderbus.broker.publish.publishing import Publishing
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.interest_requests import InterestRequests
@@ -54,6 +54,11 @@ class Groups:
         """Tell another server on a new link how things are."""
         if self._leaders is not None and link.is_server and link.session is not None:
             self._move.attached(link)
+
+    def link_changed(self, given: LeaderLinkChanged) -> None:
+        """Take a report about the link to a leader."""
+        if self._leaders is not None:
+            self._leaders.link_changed(given)
 
     def arrived(self, given: GroupsArrived) -> None:
         """Take a message of a leader."""

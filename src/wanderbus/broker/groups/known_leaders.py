@@ -18,7 +18,7 @@ from wanderbus.broker.groups.group_rows import decode_publishers
 from wanderbus.broker.groups.moving_group import Preparation, Report
 from wanderbus.broker.interest.index_entries import subjects_of
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
-from wanderbus.broker.messages import GroupsArrived, SendToLeader
+from wanderbus.broker.messages import GroupsArrived, LeaderLinkChanged, SendToLeader
 from wanderbus.broker.publish.acceptance import DISK_FULL
 from wanderbus.broker.publish.publishing import Publishing
 from wanderbus.broker.servers.interest_requests import InterestRequests
@@ -36,6 +36,8 @@ from wanderbus.protocol.domains import (
     MovingGroup,
 )
 from wanderbus.subscription import Subscription
+
+_NO_ATTEMPT: Final = 0
 
 PUBLISHERS_MAX: Final = 200_000
 """Largest number of publishers that move with a group: events wait meanwhile."""
@@ -130,6 +132,13 @@ class KnownLeaders:
                 if row.leader
             )
             self._links.send(found, GroupLeaders(led, self._moving))
+
+    def link_changed(self, given: LeaderLinkChanged) -> None:
+        """Ask a leader on a new link what has become of the moves that it had begun; it may have forgotten them."""
+        leaders, link = self._channels.directory.table.leaders, given.link
+        for group, row in self._state.groups.items():
+            if link is not None and row.target and leaders[group].server == given.leader:
+                self._journal.emit(SendToLeader(given.leader, link, GroupPrepared(group, _NO_ATTEMPT)))
 
     def arrived(self, given: GroupsArrived) -> None:
         """Take a message of a leader: adopt leaders first, then give up and begin preparations."""
