@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting, visiting_as_user
 from wanderbus.cli.domain.session_files import Name, Whose, user_given
 from wanderbus.cli.output import print_error, print_json, print_line, print_progress, print_progress_json, run_async
 from wanderbus.client.agent import Agent
@@ -25,7 +25,7 @@ As = Annotated[
 ]
 
 
-@visiting
+@visiting_as_user
 def dormant(
     name: Name,
     command: Annotated[
@@ -42,7 +42,8 @@ def dormant(
     the session, and to subscribe as the present instance does. When it has ended, this command waits again. Ctrl-C
     ends both.
 
-    Example: wanderbus session dormant ticker --as desk --user sip:bob@localhost -- python examples/ticker.py
+    Example: wanderbus session dormant sub.ticker --as desk --user sip:bob@localhost -- wanderbus sub Tick --keep
+    ticker --user sip:bob@localhost
     """
     if shutil.which(command[0]) is None:
         raise ConfigurationError(f"COMMAND: there is no program {command[0]!r} that can be started")
