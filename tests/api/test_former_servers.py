@@ -40,7 +40,7 @@ def is_at(agent: wanderbus.Agent, server: wanderbus.Server) -> Callable[[], bool
 async def check_waiting(
     alice: wanderbus.Agent, caplog: pytest.LogCaptureFixture, *waiting: asyncio.Task[object]
 ) -> None:
-    """Check that publishes wait for the former server, and that the application is told so."""
+    """Check that publishes wait for the former server, and that the application gets the reason."""
     await asyncio.sleep(PAUSE_S)
     assert not any(each.done() for each in waiting)
     await until(lambda: WAITS in caplog.text)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.desk import ALICE
 from tests.peers.handover_town import Town
-from wanderbus.broker.sessions.handover_messages import FormerServerAsked, FormerServerSilent, PastTold, PastWanted
+from wanderbus.broker.sessions.handover_messages import FormerServerAsked, FormerServerSilent, PastReported, PastWanted
 from wanderbus.broker.state.exported_session import ExportedPublisher, encode_publishers
 from wanderbus.broker.state.rows import PublisherRow
 from wanderbus.peers.handover.messages import PastAnswered, PastAsked
@@ -39,7 +39,7 @@ def test_l04_a_question_is_repeated_until_it_is_answered(town: Town) -> None:
     town.open("south", "north")
     south.asked.clear()
     town.say("north", "south", PastAnswered(7, publishers(), b"past", "east"))
-    assert south.asked == [PastTold("north", 7, publishers(), b"past", "east")]
+    assert south.asked == [PastReported("north", 7, publishers(), b"past", "east")]
     town.cut(town.link("south", "north"))
     town.sent.clear()
     town.open("south", "north")
@@ -53,16 +53,16 @@ def test_l04_the_last_question_of_a_device_counts(town: Town) -> None:
     town.say("north", "south", PastAnswered(7, b"", b""))
     assert south.asked == []
     town.say("north", "south", PastAnswered(8, b"", b""))
-    assert south.asked == [PastTold("north", 8, b"", b"")]
+    assert south.asked == [PastReported("north", 8, b"", b"")]
 
 
 @pytest.mark.parametrize(
-    "told", [publishers("desk"), publishers(decentralised=False), b"\xc1"], ids=["device", "model", "bytes"]
+    "answer", [publishers("desk"), publishers(decentralised=False), b"\xc1"], ids=["device", "model", "bytes"]
 )
-def test_a_server_that_tells_something_else_is_not_believed(town: Town, told: bytes) -> None:
+def test_a_server_that_tells_something_else_is_not_believed(town: Town, answer: bytes) -> None:
     south = town["south"]
     south.hand(ASKED)
-    town.say("north", "south", PastAnswered(7, told, b""))
+    town.say("north", "south", PastAnswered(7, answer, b""))
     assert (south.asked, len(south.closed)) == ([FormerServerSilent(7)], 1)
 
 

@@ -70,7 +70,7 @@ from wanderbus.broker.servers.peer_events import PeerEvents
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.sessions.devices import Devices
-from wanderbus.broker.sessions.handover_messages import FormerServerSilent, PastTold, SessionMoveEnded
+from wanderbus.broker.sessions.handover_messages import FormerServerSilent, PastReported, SessionMoveEnded
 from wanderbus.broker.sessions.visitor_limit import UserDevice
 from wanderbus.broker.signals import BrokerOutput, OfDevices, OfPeers
 from wanderbus.broker.state.broker_clock import BrokerClock
@@ -217,7 +217,7 @@ class Broker:
             **dict.fromkeys(get_args(OfPeers), self._peers.on_input),
             SessionMoveEnded: self._admin.move_ended,
             FormerServerSilent: former.silent,
-            PastTold: former.told,
+            PastReported: former.reported,
             GroupsArrived: self._groups.arrived,
         }
         """Parts that take all inputs of a type."""

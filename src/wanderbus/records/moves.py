@@ -95,7 +95,7 @@ class DeviceCame(Record, frozen=True, tag="device_came", kw_only=True):
 
 
 class DeviceGone(Record, frozen=True, tag="device_gone", kw_only=True):
-    """A device is at another ``server`` now, which has been told what the device has published here."""
+    """A device is at another ``server`` now, which knows what the device has published here."""
 
     user: str
     device: str

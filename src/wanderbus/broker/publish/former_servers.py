@@ -18,7 +18,7 @@ from wanderbus.broker.publish.decisions import Rejected
 from wanderbus.broker.publish.held_publishes import HeldPublishes, PublisherMessage
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
-from wanderbus.broker.sessions.handover_messages import FormerServerAsked, FormerServerSilent, PastTold
+from wanderbus.broker.sessions.handover_messages import FormerServerAsked, FormerServerSilent, PastReported
 from wanderbus.broker.state.decentralised_state import decode_past
 from wanderbus.errors import RemoteProtocolError
 
@@ -88,7 +88,7 @@ class FormerServers:
             )
             self._links.send(link, protocol.PublishesWait(reason))
 
-    def told(self, given: PastTold) -> None:
+    def reported(self, given: PastReported) -> None:
         """Take what a former server knows of a device."""
         link, servers = self.waiting.get(given.request, (None, ()))
         if link is None or servers[-1] != given.server or self._decentralised is None:
@@ -99,7 +99,7 @@ class FormerServers:
             return  # the device waits until that server says what can be read
         self._decentralised.after_past(given.server, past, partial(self._learn, link, given))
 
-    def _learn(self, link: Link, given: PastTold) -> None:
+    def _learn(self, link: Link, given: PastReported) -> None:
         """Add what a former server knows of a device, and ask the one to which it had gone from there, if any."""
         _, servers = self.waiting.get(given.request, (None, ()))
         if not self._links.is_open(link) or servers[-1:] != (given.server,):

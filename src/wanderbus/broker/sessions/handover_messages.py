@@ -192,7 +192,7 @@ class SessionOwned(Output, frozen=True):
 
 
 class FormerServerAsked(Output, frozen=True):
-    """A device on the link ``request`` was at ``server`` before: ask what that knows; :class:`PastTold` answers it.
+    """A device on the link ``request`` was at ``server`` before: ask what that knows; :class:`PastReported` answers it.
 
     From then on that server names this one, if it named ``named`` until now, or nobody.
     """
@@ -237,7 +237,7 @@ class PastFound(Output, frozen=True):
     has_moved: bool = False
 
 
-class PastTold(Input, frozen=True):
+class PastReported(Input, frozen=True):
     """Answer of ``server`` to :class:`FormerServerAsked`, with the fields of :class:`PastFound`."""
 
     server: str
@@ -252,7 +252,7 @@ HandoverInput = (
     HeadWanted
     | FormerServerSilent
     | PastWanted
-    | PastTold
+    | PastReported
     | FenceSession
     | KeepSession
     | DropExport

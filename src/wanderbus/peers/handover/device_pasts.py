@@ -1,4 +1,4 @@
-"""Pasts of devices at servers where they were before: asked for, and told to the servers where they are now.
+"""Pasts of devices at servers where they were before: asked for, and sent to the servers where they are now.
 
 See :mod:`wanderbus.broker.publish.former_servers`. A question is repeated on each new link until it is answered.
 """
@@ -13,7 +13,7 @@ from wanderbus.broker.sessions.handover_messages import (
     FormerServerAsked,
     FormerServerSilent,
     PastFound,
-    PastTold,
+    PastReported,
     PastWanted,
 )
 from wanderbus.broker.state.exported_session import decode_publishers
@@ -22,7 +22,7 @@ from wanderbus.peers.handover.messages import Message, PastAnswered, PastAsked, 
 from wanderbus.peers.messages import SendOnServerLink
 from wanderbus.peers.open_links import OpenLinks
 
-PastsOutput = SendOnServerLink | FormerServerSilent | PastWanted | PastTold
+PastsOutput = SendOnServerLink | FormerServerSilent | PastWanted | PastReported
 
 
 class DevicePasts:
@@ -70,7 +70,7 @@ class DevicePasts:
         if any(each.device != asked.device or not each.decentralised for each in decode_publishers(message.publishers)):
             raise RemoteProtocolError("it tells what another device has published", None)
         del self._asked[asked.user, asked.device]
-        self._emit(PastTold(server, *msgspec.structs.astuple(message)))
+        self._emit(PastReported(server, *msgspec.structs.astuple(message)))
 
     def _send(self, server: str, message: Message) -> None:
         if (link := self._links.newest(server)) is not None:
