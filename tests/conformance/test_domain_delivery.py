@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from tests.api.world import SUBJECT, nothing_more, numbers, run
 from tests.conformance.conditions import Conditions, EngineBeside
-from tests.conformance.domain_conditions import APART, AT_LEADER, Combination, Placement
+from tests.conformance.domain_conditions import APART, AT_LEADER, Combination, DomainWorld, Placement
 from tests.conformance.domain_delivery import DomainDelivery
 from tests.conformance.in_process_links import Fabric
 from wanderbus.runtime.services import backoff
@@ -55,3 +58,35 @@ def conditions(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
 
 class TestDelivery(DomainDelivery):
     """Every combination."""
+
+    def test_l04_every_event_comes_once_and_in_order_while_the_session_moves(self, conditions: Conditions) -> None:
+        """The session visits all servers, and returns, while the other agent publishes."""
+        world = conditions.world
+        assert isinstance(world, DomainWorld)
+
+        async def story() -> None:
+            conditions.start_engine()
+            async with (
+                conditions.server(),
+                world.agent("bob") as bob,
+                world.agent() as alice,
+                alice.subscribe(SUBJECT, "n >= 0") as departures,
+            ):
+                has_moved = asyncio.Event()
+
+                async def publish() -> int:
+                    for n in count():
+                        await bob.publish(SUBJECT, {"n": n})
+                        if has_moved.is_set():
+                            return n + 1
+                    raise AssertionError
+
+                publishing = asyncio.create_task(publish())
+                for server in (*world.servers, world.places["alice"]):
+                    await alice.handover(server)
+                has_moved.set()
+                published = await publishing
+                assert await numbers(departures, published) == list(range(published))
+                await nothing_more(departures, conditions.engine.quiet_s)
+
+        run(story())

@@ -10,6 +10,7 @@ from wanderbus.broker.sessions.handover_messages import FormerServerAsked, Forme
 from wanderbus.broker.state.exported_session import ExportedPublisher, encode_publishers
 from wanderbus.broker.state.rows import PublisherRow
 from wanderbus.peers.handover.messages import PastAnswered, PastAsked
+from wanderbus.records import DeviceCame, encode_record
 
 ASKED = FormerServerAsked("north", 7, ALICE, "default", "phone")
 QUESTION = PastAsked(7, ALICE, "default", "phone")
@@ -93,6 +94,16 @@ def test_l04_a_later_question_is_sent_after_the_device_and_may_break_a_circle(to
     named = [each.next_server for each in town.answers("south") if isinstance(each, PastAnswered)]
     assert named == ["", "north", ""]
     assert south.broker.state.devices[f"{ALICE}/phone"].gone_to == "east"
+
+
+def test_l04_a_server_names_the_next_one_until_it_knows_everything(town: Town) -> None:
+    south, key = town["south"], f"{ALICE}/phone"
+    south.attach(ALICE, "phone")
+    for following in ("east", ""):
+        came = DeviceCame(at_us=south.wall_us, user=ALICE, device="phone", publishers=b"", following=following)
+        south.log.append(encode_record(came))
+        south.restart(with_rows=False)
+        assert south.broker.state.devices[key].gone_to == following
 
 
 def test_l04_rows_of_two_servers_know_together_what_each_does() -> None:

@@ -327,7 +327,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (begin_at_the_end_of_the_log, " has missed ", (3, 4)),
     (fence_without_waiting_for_the_heads, " has missed ", (4, 14)),
     (fence_without_what_was_sent_directly, " has missed ", (14,)),
-    (fence_before_the_past_is_in_the_queue, " has missed ", (41,)),
+    (fence_before_the_past_is_in_the_queue, " has missed ", (126, 173)),
     (say_that_nothing_was_sent, " has missed ", (4, 14)),
     (cut_both_models_at_one_number, " has missed ", (14, 29)),
     (cut_at_the_heads, " twice", (2, 14)),

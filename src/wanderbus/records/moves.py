@@ -87,11 +87,15 @@ class SessionImported(Record, frozen=True, tag="session_imported", kw_only=True)
 
 
 class DeviceCame(Record, frozen=True, tag="device_came", kw_only=True):
-    """A device has come from another server, which knows its ``publishers``: they are opaque outside the broker."""
+    """A device has come from another server, which knows its ``publishers``: they are opaque outside the broker.
+
+    The server ``following`` knows more, "" if none does.
+    """
 
     user: str
     device: str
     publishers: bytes
+    following: str = ""
 
 
 class DeviceGone(Record, frozen=True, tag="device_gone", kw_only=True):

@@ -40,6 +40,8 @@ class FormerServers:
         self._publish: Callable[[Link, PublisherMessage], None] = lambda link, message: None
         self.waiting: dict[int, tuple[Link, tuple[str, ...]]] = {}
         """Devices that wait by the number of their link, and the servers that were asked, in order."""
+        self._waiting_most = 0
+        """Number of them above which those whose link is closed are removed."""
         self._held: HeldPublishes[PublisherMessage] = HeldPublishes(basics.links)
 
     def serve_by(self, publish: Callable[[Link, PublisherMessage], None]) -> None:
@@ -56,7 +58,9 @@ class FormerServers:
             return ""
         if was_at == own or was_at not in self._decentralised.channels.servers:
             return own
-        self.waiting = {each: other for each, other in self.waiting.items() if self._links.is_open(other[0])}
+        if len(self.waiting) > self._waiting_most:
+            self.waiting = {each: other for each, other in self.waiting.items() if self._links.is_open(other[0])}
+            self._waiting_most = 2 * len(self.waiting) + 1
         self._ask(link, (was_at,))
         return ""
 
@@ -104,13 +108,17 @@ class FormerServers:
         _, servers = self.waiting.get(given.request, (None, ()))
         if not self._links.is_open(link) or servers[-1:] != (given.server,):
             return
-        if given.publishers or self._state.devices[link.key].gone_to:
+        following = "" if given.next_server == self._state.server else given.next_server
+        if given.publishers or self._state.devices[link.key].gone_to != following:
             came = records.DeviceCame(
-                at_us=self._state.wall_us, user=link.user, device=link.device, publishers=given.publishers
+                at_us=self._state.wall_us,
+                user=link.user,
+                device=link.device,
+                publishers=given.publishers,
+                following=following,
             )
             self._journal.write(came, urgent=True)
-        following = given.next_server
-        if following not in ("", self._state.server):
+        if following:
             # Two that name each other have both lost the device on its way: the last one names this server instead.
             is_circle = following in servers and not given.has_moved
             if len(servers) < ASKED_MAX:

@@ -126,7 +126,7 @@ def _take_publishes(state: BrokerState, record: records.DeviceCame) -> None:
         device = device_key(record.user, record.device)
         key = publisher_key(device, outbox=each.outbox, decentralised=each.decentralised)
         _add_publisher(state, key, each.row)
-    _go(state, device_key(record.user, record.device), "")
+    _go(state, device_key(record.user, record.device), record.following)
 
 
 def _add_publisher(state: BrokerState, key: str, row: PublisherRow) -> None:
