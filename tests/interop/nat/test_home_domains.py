@@ -26,7 +26,7 @@ HOME = RELAY
 """The host of the users' home server."""
 
 HOME_TLS, BROKER_TLS = 5061, 5071
-STEADY_S, HEAL_S_MAX = 0.4, 8.0
+STEADY_S, HEAL_S_MAX = 0.4, 22.0
 
 
 class Names:

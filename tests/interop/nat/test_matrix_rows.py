@@ -22,7 +22,8 @@ from wanderbus.client.operator import Operator
 from wanderbus.runtime.files.domain_file import create_domain
 
 STEADY_S = 0.4
-HEAL_S_MAX = 5.0
+HEAL_S_MAX = 22.0
+"""Longest pause: a busy machine may lose the first attempts of an agent, which come at longer and longer intervals."""
 AWAY_S = 2.0
 FEW = 20
 ADMINISTRATOR = {"carol": "d"}
