@@ -6,19 +6,28 @@ import pytest
 
 from tests.broker.desk import ALICE
 from tests.peers.handover_town import Town
-from wanderbus.broker.sessions.handover_messages import FormerServerAsked, FormerServerSilent, PastReported, PastWanted
-from wanderbus.broker.state.exported_session import ExportedPublisher, encode_publishers
-from wanderbus.broker.state.rows import PublisherRow
+from wanderbus.broker.sessions.handover_messages import (
+    DevicePast,
+    FormerServerAsked,
+    FormerServerSilent,
+    PastQuestion,
+    PastReported,
+    PastWanted,
+)
+from wanderbus.broker.state.exported_session import encode_publishers
+from wanderbus.broker.state.rows import PublisherRow, device_key, publisher_key
 from wanderbus.peers.handover.messages import PastAnswered, PastAsked
 from wanderbus.records import DeviceCame, encode_record
 
-ASKED = FormerServerAsked("north", 7, ALICE, "default", "phone")
-QUESTION = PastAsked(7, ALICE, "default", "phone")
+OF_PHONE = PastQuestion(ALICE, "default", "phone")
+ASKED = FormerServerAsked("north", 7, OF_PHONE)
+QUESTION = PastAsked(7, OF_PHONE)
 
 
 def publishers(device: str = "phone", *, decentralised: bool = True) -> bytes:
     """Publishes of a device, as a server tells them."""
-    return encode_publishers([ExportedPublisher(device, False, PublisherRow(5, 3), decentralised)])
+    key = publisher_key(device_key(ALICE, device), decentralised=decentralised)
+    return encode_publishers({key: PublisherRow(5, 3)})
 
 
 @pytest.fixture
@@ -39,8 +48,8 @@ def test_l04_a_question_is_repeated_until_it_is_answered(town: Town) -> None:
         town.cut(link)
     town.open("south", "north")
     south.asked.clear()
-    town.say("north", "south", PastAnswered(7, publishers(), b"past", "east"))
-    assert south.asked == [PastReported("north", 7, publishers(), b"past", "east")]
+    town.say("north", "south", PastAnswered(7, DevicePast(publishers(), b"past", "east")))
+    assert south.asked == [PastReported("north", 7, DevicePast(publishers(), b"past", "east"))]
     town.cut(town.link("south", "north"))
     town.sent.clear()
     town.open("south", "north")
@@ -50,11 +59,11 @@ def test_l04_a_question_is_repeated_until_it_is_answered(town: Town) -> None:
 def test_l04_the_last_question_of_a_device_counts(town: Town) -> None:
     south = town["south"]
     south.hand(ASKED)
-    south.hand(FormerServerAsked("north", 8, ALICE, "default", "phone"))
-    town.say("north", "south", PastAnswered(7, b"", b""))
+    south.hand(FormerServerAsked("north", 8, OF_PHONE))
+    town.say("north", "south", PastAnswered(7, DevicePast(b"", b"")))
     assert south.asked == []
-    town.say("north", "south", PastAnswered(8, b"", b""))
-    assert south.asked == [PastReported("north", 8, b"", b"")]
+    town.say("north", "south", PastAnswered(8, DevicePast(b"", b"")))
+    assert south.asked == [PastReported("north", 8, DevicePast(b"", b""))]
 
 
 @pytest.mark.parametrize(
@@ -63,35 +72,35 @@ def test_l04_the_last_question_of_a_device_counts(town: Town) -> None:
 def test_a_server_that_tells_something_else_is_not_believed(town: Town, answer: bytes) -> None:
     south = town["south"]
     south.hand(ASKED)
-    town.say("north", "south", PastAnswered(7, answer, b""))
+    town.say("north", "south", PastAnswered(7, DevicePast(answer, b"")))
     assert (south.asked, len(south.closed)) == ([FormerServerSilent(7)], 1)
 
 
 def test_a_server_that_was_not_asked_is_not_believed(town: Town) -> None:
     south = town["south"]
     south.hand(ASKED)
-    town.say("east", "south", PastAnswered(7, publishers(), b""))
+    town.say("east", "south", PastAnswered(7, DevicePast(publishers(), b"")))
     assert (south.asked, south.closed) == ([], [])
 
 
 def test_l04_a_device_that_has_gone_has_no_link_here(town: Town) -> None:
     south = town["south"]
     link = south.attach(ALICE, "phone")
-    south.give(PastWanted("north", 7, ALICE, "default", "phone"))
+    south.give(PastWanted("north", 7, OF_PHONE))
     assert [each.link for each in south.dropped_links] == [link]
     assert south.broker.state.devices[f"{ALICE}/phone"].gone_to == "north"
     (answer,) = town.answers("south")
     assert isinstance(answer, PastAnswered)
-    assert (answer.request, answer.publishers, answer.next_server) == (7, b"", "")
+    assert (answer.request, answer.past.publishers, answer.past.next_server) == (7, b"", "")
 
 
 def test_l04_a_later_question_is_sent_after_the_device_and_may_break_a_circle(town: Town) -> None:
     south = town["south"]
     south.attach(ALICE, "phone")
-    south.give(PastWanted("north", 7, ALICE, "default", "phone"))
-    south.give(PastWanted("east", 8, ALICE, "default", "phone"))
-    south.give(PastWanted("east", 9, ALICE, "default", "phone", "north"))
-    named = [each.next_server for each in town.answers("south") if isinstance(each, PastAnswered)]
+    south.give(PastWanted("north", 7, OF_PHONE))
+    south.give(PastWanted("east", 8, OF_PHONE))
+    south.give(PastWanted("east", 9, PastQuestion(ALICE, "default", "phone", "north")))
+    named = [each.past.next_server for each in town.answers("south") if isinstance(each, PastAnswered)]
     assert named == ["", "north", ""]
     assert south.broker.state.devices[f"{ALICE}/phone"].gone_to == "east"
 

@@ -298,7 +298,8 @@ def ask_one_former_server(patch: Patch) -> None:
     learn = FormerServers._learn
 
     def alone(self: FormerServers, link: Any, given: Any) -> None:
-        learn(self, link, msgspec.structs.replace(given, next_server=""))
+        past = msgspec.structs.replace(given.past, next_server="")
+        learn(self, link, msgspec.structs.replace(given, past=past))
 
     patch.setattr(FormerServers, "_learn", alone)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from wanderbus.peers.messages import SendOnServerLink
+
 
 class OpenLinks:
     """The open links to each server, the newest last; two servers may have one for each of them that opened it."""
@@ -17,6 +21,11 @@ class OpenLinks:
     def newest(self, server: str) -> int | None:
         """Return the newest link to ``server``, None if there is none."""
         return self._links[server][-1] if server in self._links else None
+
+    def send(self, server: str, payload: bytes, emit: Callable[[SendOnServerLink], None]) -> None:
+        """Let ``emit`` send ``payload`` on the newest link to ``server``, if there is one."""
+        if (link := self.newest(server)) is not None:
+            emit(SendOnServerLink(link, payload))
 
     def opened(self, link: int, server: str) -> None:
         """Add a link."""

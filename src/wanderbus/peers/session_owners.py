@@ -356,5 +356,4 @@ class SessionOwners:
         self._send(server, OwnerAsked(request, question.user, question.session))
 
     def _send(self, server: str, message: Message) -> None:
-        if (link := self._links.newest(server)) is not None:
-            self._outputs.append(SendOnServerLink(link, encode(message)))
+        self._links.send(server, encode(message), self._outputs.append)

@@ -18,13 +18,13 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.basics import Basics
-from wanderbus.broker.groups.group_rows import encode_publishers
 from wanderbus.broker.groups.known_leaders import PUBLISHERS_MAX, KnownLeaders
 from wanderbus.broker.groups.moving_group import GivenGroup, Stage
 from wanderbus.broker.history.leader_questions import LeaderQuestions, is_last
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.server_users import server_of, server_user
 from wanderbus.broker.servers.settled_interest import SettledInterest
+from wanderbus.broker.state.exported_session import encode_publishers
 from wanderbus.broker.state.rows import device_key, session_key
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import Refused

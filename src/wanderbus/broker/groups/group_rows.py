@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wanderbus import records
-from wanderbus.broker.state.exported_session import published_elsewhere
-from wanderbus.broker.state.rows import GroupRow, PublisherRow
+from wanderbus.broker.state.exported_session import decode_publishers, published_elsewhere
+from wanderbus.broker.state.rows import GroupRow, PublisherRow, decentralised_key
 from wanderbus.broker.state.tables import RowTable, Stored
-from wanderbus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
-
-_decoder = msgspec.msgpack.Decoder(dict[str, PublisherRow])
 
 
 class GroupMoves:
@@ -71,7 +68,7 @@ class GroupMoves:
             begin = _key(group, "")
             found = {key.removeprefix(begin): row for key, row in self._publishers.items() if key.startswith(begin)}
         else:
-            found = {key: row for key, row in state.publishers.items() if not key.endswith("/decentralised")}
+            found = {key: row for key, row in state.publishers.items() if not key.endswith(decentralised_key(""))}
         return {key: published_elsewhere(state, row) for key, row in found.items()}
 
     def _forget_publishers(self, group: int) -> None:
@@ -106,19 +103,6 @@ class GroupMoves:
             self.rows.drop(str(group))
         else:
             self.rows.put(str(group), row)
-
-
-def encode_publishers(publishers: dict[str, PublisherRow]) -> bytes:
-    """Return the bytes of rows of publishers for records and other servers."""
-    return msgspec.msgpack.encode(publishers)
-
-
-def decode_publishers(data: bytes) -> dict[str, PublisherRow]:
-    """Return the rows of publishers in ``data``; :class:`RemoteProtocolError` for invalid data."""
-    try:
-        return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not the publishers of a channel group: {error}", None) from None
 
 
 def _key(group: int, publisher: str) -> str:

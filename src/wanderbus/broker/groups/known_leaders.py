@@ -14,7 +14,6 @@ from typing import Final
 from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
-from wanderbus.broker.groups.group_rows import decode_publishers
 from wanderbus.broker.groups.moving_group import Preparation, Report
 from wanderbus.broker.interest.index_entries import subjects_of
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
@@ -23,6 +22,7 @@ from wanderbus.broker.publish.acceptance import DISK_FULL
 from wanderbus.broker.publish.publishing import Publishing
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.settled_interest import SettledInterest
+from wanderbus.broker.state.exported_session import decode_publishers
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.directory import Leader
 from wanderbus.channels.own_channels import OwnChannels

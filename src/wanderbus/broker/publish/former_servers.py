@@ -18,7 +18,12 @@ from wanderbus.broker.publish.decisions import Rejected
 from wanderbus.broker.publish.held_publishes import HeldPublishes, PublisherMessage
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
-from wanderbus.broker.sessions.handover_messages import FormerServerAsked, FormerServerSilent, PastReported
+from wanderbus.broker.sessions.handover_messages import (
+    FormerServerAsked,
+    FormerServerSilent,
+    PastQuestion,
+    PastReported,
+)
 from wanderbus.broker.state.decentralised_state import decode_past
 from wanderbus.errors import RemoteProtocolError
 
@@ -66,8 +71,8 @@ class FormerServers:
 
     def _ask(self, link: Link, servers: tuple[str, ...], named: str = "") -> None:
         self.waiting[link.link] = link, servers
-        asked = FormerServerAsked(servers[-1], link.link, link.user, link.session or "", link.device, named)
-        self._journal.emit(asked)
+        question = PastQuestion(link.user, link.session or "", link.device, named)
+        self._journal.emit(FormerServerAsked(servers[-1], link.link, question))
 
     def holds(self, link: Link, publisher: str, subject: str) -> bool:
         """Return whether a publish of a device has to wait, or one before it does."""
@@ -98,7 +103,7 @@ class FormerServers:
         if link is None or servers[-1] != given.server or self._decentralised is None:
             return
         try:
-            past = decode_past(given.past)
+            past = decode_past(given.past.past)
         except RemoteProtocolError:
             return  # the device waits until that server says what can be read
         self._decentralised.after_past(given.server, past, partial(self._learn, link, given))
@@ -108,19 +113,20 @@ class FormerServers:
         _, servers = self.waiting.get(given.request, (None, ()))
         if not self._links.is_open(link) or servers[-1:] != (given.server,):
             return
-        following = "" if given.next_server == self._state.server else given.next_server
-        if given.publishers or self._state.devices[link.key].gone_to != following:
+        known = given.past
+        following = "" if known.next_server == self._state.server else known.next_server
+        if known.publishers or self._state.devices[link.key].gone_to != following:
             came = records.DeviceCame(
                 at_us=self._state.wall_us,
                 user=link.user,
                 device=link.device,
-                publishers=given.publishers,
+                publishers=known.publishers,
                 following=following,
             )
             self._journal.write(came, urgent=True)
         if following:
             # Two that name each other have both lost the device on its way: the last one names this server instead.
-            is_circle = following in servers and not given.has_moved
+            is_circle = following in servers and not known.has_moved
             if len(servers) < ASKED_MAX:
                 next_server, named = (given.server, following) if is_circle else (following, "")
                 self._ask(link, (*servers, next_server), named)

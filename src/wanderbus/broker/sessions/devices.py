@@ -21,6 +21,7 @@ from wanderbus.broker.sessions.awaited_sessions import AfterPast, AwaitedSession
 from wanderbus.broker.sessions.handover import Handover
 from wanderbus.broker.sessions.handover_messages import (
     AwaitSession,
+    DevicePast,
     DropExport,
     FenceSession,
     ForgetAwaited,
@@ -40,7 +41,7 @@ from wanderbus.broker.sessions.unread_warnings import UnreadWarnings
 from wanderbus.broker.signals import OfDevices
 from wanderbus.broker.state.decentralised_state import encode_past
 from wanderbus.broker.state.exported_session import encode_publishers, published_by
-from wanderbus.broker.state.rows import device_key, session_key
+from wanderbus.broker.state.rows import device_key, publisher_keys, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 
 
@@ -124,22 +125,24 @@ class Devices:
         From then on it has to bring from there what it has published, also after a crash of this server. If it had gone
         before, this server still names the former one, and so on: the last one in a row knows everything.
         """
-        self._turned_away.close_device(given.user, given.device)
-        session = self._state.sessions.get(session_key(given.user, given.session))
-        device = self._state.devices.get(device_key(given.user, given.device))
+        state, asked = self._state, given.question
+        self._turned_away.close_device(asked.user, asked.device)
+        session = state.sessions.get(session_key(asked.user, asked.session))
+        device = state.devices.get(device_key(asked.user, asked.device))
         after = session.next_owner if session is not None else ""
-        if device is not None and device.gone_to in ("", given.named):
-            gone = records.DeviceGone(
-                at_us=self._state.wall_us, user=given.user, device=given.device, server=given.server
-            )
+        if device is not None and device.gone_to in ("", asked.named):
+            gone = records.DeviceGone(at_us=state.wall_us, user=asked.user, device=asked.device, server=given.server)
             self._journal.write(gone, urgent=True)
         elif device is not None:
             after = after or device.gone_to
-        publishers = encode_publishers(published_by(self._state, given.user, given.device, decentralised=True))
-        past = encode_past(self._state.decentralised.causal)
-        after = "" if after == given.server else after
-        has_moved = session is not None and bool(session.next_owner)
-        self._journal.emit(PastFound(given.server, given.request, publishers, past, after, has_moved))
+        published = published_by(state, publisher_keys(asked.user, asked.device, decentralised=True))
+        past = DevicePast(
+            encode_publishers(published) if published else b"",
+            encode_past(state.decentralised.causal),
+            "" if after == given.server else after,
+            session is not None and bool(session.next_owner),
+        )
+        self._journal.emit(PastFound(given.server, given.request, past))
 
     def attach(self, link: Link, message: protocol.Attach) -> None:
         """Take the first message of a link."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from wanderbus.event import EventId
 from wanderbus.machine import Input, Output
 from wanderbus.subscription import Subscription
+
+Name = Annotated[str, msgspec.Meta(max_length=1_024)]
+"""Name of a user, a session, a device or a server, in messages between servers."""
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
@@ -191,18 +196,37 @@ class SessionOwned(Output, frozen=True):
 # Devices without a handover ------------------------------------------------------------------------------------------
 
 
-class FormerServerAsked(Output, frozen=True):
-    """A device on the link ``request`` was at ``server`` before: ask what that knows; :class:`PastReported` answers it.
+class PastQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """Question about the past of a device at the server that is asked. From then on that one names who asks.
 
-    From then on that server names this one, if it named ``named`` until now, or nobody.
+    It does so if it named the server ``named`` until now, or nobody.
     """
+
+    user: Name
+    session: Name
+    device: Name
+    named: Name = ""
+
+
+class DevicePast(msgspec.Struct, frozen=True, array_like=True):
+    """Publishes of a device at a server, and the causal past of that server, both encoded.
+
+    ``publishers`` is empty if it has published nothing. Where the device has gone since, or its session with
+    ``has_moved``, ``next_server`` knows more.
+    """
+
+    publishers: bytes
+    past: bytes
+    next_server: Name = ""
+    has_moved: bool = False
+
+
+class FormerServerAsked(Output, frozen=True):
+    """A device on the link ``request`` was at ``server`` before; :class:`PastReported` answers the question."""
 
     server: str
     request: int
-    user: str
-    session: str
-    device: str
-    named: str = ""
+    question: PastQuestion
 
 
 class FormerServerSilent(Input, frozen=True):
@@ -216,36 +240,23 @@ class PastWanted(Input, frozen=True):
 
     server: str
     request: int
-    user: str
-    session: str
-    device: str
-    named: str = ""
+    question: PastQuestion
 
 
 class PastFound(Output, frozen=True):
-    """Answer to :class:`PastWanted`: what the device has published here, and the causal past of this server.
-
-    Both are encoded; ``publishers`` is empty if it has published nothing. Where the device has gone since, or its
-    session with ``has_moved``, ``next_server`` knows more.
-    """
+    """Answer to :class:`PastWanted`."""
 
     server: str
     request: int
-    publishers: bytes
-    past: bytes
-    next_server: str = ""
-    has_moved: bool = False
+    past: DevicePast
 
 
 class PastReported(Input, frozen=True):
-    """Answer of ``server`` to :class:`FormerServerAsked`, with the fields of :class:`PastFound`."""
+    """Answer of ``server`` to :class:`FormerServerAsked`."""
 
     server: str
     request: int
-    publishers: bytes
-    past: bytes
-    next_server: str = ""
-    has_moved: bool = False
+    past: DevicePast
 
 
 HandoverInput = (

@@ -10,7 +10,7 @@ that the agent knows, and a transfer does not extend a lifetime.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -70,8 +70,8 @@ class ExportedSession(msgspec.Struct, frozen=True):
     """Causal past of the source, encoded, if it has decentralised channels."""
 
 
-_publishers = msgspec.msgpack.Decoder(list[ExportedPublisher])
 _decoder = msgspec.msgpack.Decoder(ExportedSession)
+_publishers = msgspec.msgpack.Decoder(dict[str, PublisherRow])
 
 
 def encode_export(exported: ExportedSession) -> bytes:
@@ -101,12 +101,16 @@ def export_session(
     events = {entry.event.id: entry.event for entry in queue or ()}
     devices = [state.devices[device_key(user, device)] for device in session.devices]
     # In a domain, the leaders of ordered channels know the publishes to these.
-    models = (True,) if cuts else (False, True)
     publishers = [
-        each
+        ExportedPublisher(device, outbox, published_elsewhere(state, row), decentralised)
         for device in session.devices
-        for model in models
-        for each in published_by(state, user, device, decentralised=model)
+        for outbox in (False, True)
+        for decentralised in ((True,) if cuts else (False, True))
+        if (
+            row := state.publishers.get(
+                publisher_key(device_key(user, device), outbox=outbox, decentralised=decentralised)
+            )
+        )
     ]
 
     def leave(row: SubscriptionRow) -> SubscriptionRow:
@@ -133,30 +137,25 @@ def export_session(
     return decode_export(encode_export(exported))
 
 
-def published_by(state: BrokerState, user: str, device: str, *, decentralised: bool) -> list[ExportedPublisher]:
-    """Return what a device, and its outbox, have published to the channels of one model."""
-    found = []
-    for outbox in (False, True):
-        key = publisher_key(device_key(user, device), outbox=outbox, decentralised=decentralised)
-        if (row := state.publishers.get(key)) is not None:
-            found.append(ExportedPublisher(device, outbox, published_elsewhere(state, row), decentralised))
-    return found
-
-
-def encode_publishers(publishers: Sequence[ExportedPublisher]) -> bytes:
-    """Return the bytes of publishers for records and other servers; none for no publishers."""
-    return msgspec.msgpack.encode(publishers) if publishers else b""
-
-
-def decode_publishers(data: bytes) -> list[ExportedPublisher]:
-    """Return the publishers in ``data``; :class:`RemoteProtocolError` for invalid data."""
-    try:
-        return _publishers.decode(data) if data else []
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not what a device has published: {error}", None) from None
+def published_by(state: BrokerState, keys: Iterable[str]) -> dict[str, PublisherRow]:
+    """Return the rows of the publishers with these keys that have published here."""
+    return {key: published_elsewhere(state, row) for key in keys if (row := state.publishers.get(key)) is not None}
 
 
 def published_elsewhere(state: BrokerState, row: PublisherRow) -> PublisherRow:
     """Return the row as another server needs it: every answer with its whole id."""
     own = {number: state.identity(each) for number, each in row.recent.items()}
     return PublisherRow(row.epoch, row.number, {}, row.elsewhere | own, row.digests, row.former)
+
+
+def encode_publishers(publishers: dict[str, PublisherRow]) -> bytes:
+    """Return the bytes of rows of publishers, by key, for records and other servers."""
+    return msgspec.msgpack.encode(publishers)
+
+
+def decode_publishers(data: bytes) -> dict[str, PublisherRow]:
+    """Return the rows of publishers in ``data``; :class:`RemoteProtocolError` for invalid data."""
+    try:
+        return _publishers.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not rows of publishers: {error}", None) from None

@@ -18,6 +18,7 @@ from wanderbus.broker.state.rows import (
     PublisherRow,
     device_key,
     publisher_key,
+    publisher_keys,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def forget_publishes(state: BrokerState, user: str, device: str) -> None:
 
 def move_publishes(state: BrokerState, user: str, device: str) -> None:
     """Forget the publishes of a device to decentralised channels, which are known where its session is now."""
-    for key in _publishers_of(user, device, decentralised=True):
+    for key in publisher_keys(user, device, decentralised=True):
         state.publishers.drop(key)
 
 
@@ -104,12 +105,7 @@ def _put(state: BrokerState, user: str, former: FormerRow) -> None:
 
 
 def _publishers(user: str, device: str) -> list[str]:
-    return [key for decentralised in (False, True) for key in _publishers_of(user, device, decentralised=decentralised)]
-
-
-def _publishers_of(user: str, device: str, *, decentralised: bool) -> list[str]:
-    key = device_key(user, device)
-    return [publisher_key(key, outbox=outbox, decentralised=decentralised) for outbox in (False, True)]
+    return [key for decentralised in (False, True) for key in publisher_keys(user, device, decentralised=decentralised)]
 
 
 def remember_publish(state: BrokerState, acceptance: records.Acceptance, *, decentralised: bool) -> None:

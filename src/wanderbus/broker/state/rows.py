@@ -510,6 +510,12 @@ def publisher_key(device: str, *, outbox: bool = False, decentralised: bool = Fa
     return decentralised_key(key) if decentralised else key
 
 
+def publisher_keys(user: str, device: str, *, decentralised: bool) -> list[str]:
+    """Return the keys of the publishes of a device, and of its outbox, to the channels of one model."""
+    key = device_key(user, device)
+    return [publisher_key(key, outbox=outbox, decentralised=decentralised) for outbox in (False, True)]
+
+
 def decentralised_key(publisher: str) -> str:
     """Return the key of the publishes of decentralised channels of the publisher with key ``publisher``."""
     return f"{publisher}/decentralised"

@@ -122,10 +122,8 @@ def _import_session(state: BrokerState, record: records.SessionImported) -> None
 
 def _take_publishes(state: BrokerState, record: records.DeviceCame) -> None:
     """Add what another server knows of the publishes of a device, which has come from there."""
-    for each in decode_publishers(record.publishers):
-        device = device_key(record.user, record.device)
-        key = publisher_key(device, outbox=each.outbox, decentralised=each.decentralised)
-        _add_publisher(state, key, each.row)
+    for key, row in (decode_publishers(record.publishers) if record.publishers else {}).items():
+        _add_publisher(state, key, row)
     _go(state, device_key(record.user, record.device), record.following)
 
 

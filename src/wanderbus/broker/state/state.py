@@ -50,6 +50,7 @@ from wanderbus.broker.state.rows import (
     SubscriptionRow,
     device_key,
     publisher_key,
+    publisher_keys,
     session_key,
 )
 from wanderbus.broker.state.session_moves import apply_move
@@ -202,8 +203,7 @@ class BrokerState:
 
     def has_published(self, user: str, device: str) -> bool:
         """Return whether a device, or its outbox, has published to decentralised channels here."""
-        key = device_key(user, device)
-        return any(publisher_key(key, outbox=each, decentralised=True) in self.publishers for each in (False, True))
+        return any(key in self.publishers for key in publisher_keys(user, device, decentralised=True))
 
     def replace_session(self, session: SessionRow) -> None:
         """Put ``session`` in the place of the session with the same key."""

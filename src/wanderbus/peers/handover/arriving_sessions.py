@@ -176,5 +176,4 @@ class ArrivingSessions:
             self._send(server, MoveRefused(move, f"the session {session.name!r} of {session.user} is not awaited"))
 
     def _send(self, server: str, message: Message) -> None:
-        if (link := self._links.newest(server)) is not None:
-            self._emit(SendOnServerLink(link, encode(message)))
+        self._links.send(server, encode(message), self._emit)

@@ -297,5 +297,4 @@ class LeavingSessions:
         self._emit(SessionMoveEnded(*leaving.move.key, leaving.target, reason, has_refused))
 
     def _send(self, server: str, message: Message) -> None:
-        if (link := self._links.newest(server)) is not None:
-            self._emit(SendOnServerLink(link, encode(message)))
+        self._links.send(server, encode(message), self._emit)

@@ -22,7 +22,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from wanderbus.broker.sessions.handover_messages import Head
+from wanderbus.broker.sessions.handover_messages import DevicePast, Head, Name, PastQuestion
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.subscription import Subscription
 
@@ -32,7 +32,6 @@ HANDOVER_PREFIX: Final = b"\x05"
 PART_BYTES_MAX: Final = 32 * 2**10
 """Largest part of an offer or an export in one message."""
 
-Name = Annotated[str, msgspec.Meta(max_length=1_024)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -104,26 +103,17 @@ class HeadAnswered(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class PastAsked(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """A device has come from the receiver to the sender: what has it done there?"""
+    """A device has come from the receiver to the sender."""
 
     request: Count
-    user: Name
-    session: Name
-    device: Name
-    named: Name = ""
+    question: PastQuestion
 
 
 class PastAnswered(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """Answer to ``request``: what the device has published, and the causal past of the sender, both encoded.
-
-    If the device has gone from the sender to ``next_server``, or its session ``has_moved``, that knows more.
-    """
+    """Answer to ``request``."""
 
     request: Count
-    publishers: bytes
-    past: bytes
-    next_server: Name = ""
-    has_moved: bool = False
+    past: DevicePast
 
 
 OfMoves = Part | MoveReady | MoveTaken | MoveRefused | MoveWithdrawn | MoveAwaited | HeadAsked | HeadAnswered
