@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.cli.fleet import Fleet
 from tests.cli.shell import Shell
 
 
@@ -18,6 +19,16 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell = Shell(tmp_path)
     yield shell
     shell.close()
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Three servers of a domain, which the tests of a module share."""
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
+    try:
+        yield fleet
+    finally:
+        fleet.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,15 +11,6 @@ from tests.cli.shell import ended, read_ready
 from tests.cli.test_session_moves import BETWEEN, Publishing, numbers
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
-    try:
-        yield fleet
-    finally:
-        fleet.close()
 
 
 def test_j08_every_event_arrives_once_and_in_order_while_the_group_moves(fleet: Fleet) -> None:

@@ -6,7 +6,6 @@ import itertools
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,15 +17,6 @@ pytestmark = pytest.mark.integration
 PAUSE_S = 0.01
 BETWEEN = 20
 """Events that arrive between two moves."""
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
-    try:
-        yield fleet
-    finally:
-        fleet.close()
 
 
 class Publishing:

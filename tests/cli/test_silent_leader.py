@@ -17,13 +17,6 @@ from tests.cli.shell import ended, read_error
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    running = Fleet(tmp_path_factory.mktemp("fleet"))
-    yield running
-    running.close()
-
-
 @contextmanager
 def suspended(fleet: Fleet, server: str) -> Iterator[None]:
     os.kill(fleet.pid(server), signal.SIGSTOP)
