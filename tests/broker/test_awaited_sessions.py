@@ -38,7 +38,7 @@ from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import SESSION_MOVED, ConfirmFilters, Filters, Notify, PublishAccepted, RequestRefused
 from wanderbus.records import Arrived, SessionAwaited, SessionFenced, SessionNotAwaited, decode_record
-from wanderbus.subscription import QueuePolicy, Since, Subscription
+from wanderbus.subscription import Frequency, QueuePolicy, Since, Subscription
 
 KEY = f"{ALICE}/default"
 EPOCH = 7
@@ -441,6 +441,25 @@ def test_l04_events_that_arrive_late_and_lie_before_the_cut_are_not_repeated() -
     phone = target.attach(ALICE, "phone", epoch=2)
     assert target.stream(phone) == [1, 2, 3, 4]
     assert [each.number for each in target.received(phone, Notify)] == [1, 2, 3, 4]
+
+
+def test_l04_an_event_for_several_subscriptions_is_one_notification_of_the_next_owner() -> None:
+    source, target = server("south"), server("west")
+    phone, bob = source.attach(), target.attach(BOB, "desk")
+    rare = source.subscribed(phone, "N > 2", restrictions=[Frequency(3_600.0)])
+    each, high = source.subscribed(phone, "N > 0"), source.subscribed(phone, "N > 1")
+    source.close(phone)
+    awaiting(target, rare, each, high)
+    head = head_of(target)
+    for n in (1, 2, 3, 4):
+        target.publish(bob, n)
+    fence(source, head)
+    target.give(ImportSession(exported(source)))
+    phone = target.attach(ALICE, "phone", epoch=2)
+    assert target.stream(phone) == [1, 2, 3, 4]
+    got = {notify.number: set(notify.subscriptions) for notify in target.received(phone, Notify)}
+    assert got == {1: {each.id}, 2: {each.id, high.id}, 3: {rare.id, each.id, high.id}, 4: {each.id, high.id}}
+    assert target.broker.state.sessions[KEY].restricted == 1
 
 
 @pytest.mark.parametrize("when_full", ["drop_oldest", "drop_newest"])

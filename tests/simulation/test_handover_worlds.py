@@ -113,6 +113,10 @@ def fence_before_the_past_is_in_the_queue(patch: Patch) -> None:
     patch.setattr(Handover, "_has_all", without_past)
 
 
+def read_the_past_apart(patch: Patch) -> None:
+    patch.setattr(catch_up.CatchUp, "_beside", lambda *_: ())
+
+
 def say_that_nothing_was_sent(patch: Patch) -> None:
     head_found = LeavingSessions.head_found
 
@@ -328,7 +332,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (begin_at_the_end_of_the_log, " has missed ", (3, 4)),
     (fence_without_waiting_for_the_heads, " has missed ", (4, 14)),
     (fence_without_what_was_sent_directly, " has missed ", (14,)),
-    (fence_before_the_past_is_in_the_queue, " has missed ", (126, 173)),
+    (fence_before_the_past_is_in_the_queue, " has missed ", (232,)),
     (say_that_nothing_was_sent, " has missed ", (4, 14)),
     (cut_both_models_at_one_number, " has missed ", (14, 29)),
     (cut_at_the_heads, " twice", (2, 14)),
@@ -356,6 +360,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (leave_circles, " waits for answers", (53,)),
     (keep_the_link_of_a_device_that_has_gone, "was accepted as", (449,)),
     (let_sessions_cross, " still ", (5, 11)),
+    (read_the_past_apart, " in two notifications, ", (1, 2)),
 ]
 
 

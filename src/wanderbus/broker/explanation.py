@@ -149,7 +149,7 @@ class Explanation:
                 self._on_matched(record)
             case records.Detected(subscription=self._identity):
                 self._on_detected(record)
-            case records.Replayed(subscription=self._identity):
+            case records.Replayed():
                 self._on_replayed(record)
             case records.Unsubscribed(subscription=self._identity) if self._published is None:
                 self._ended = record
@@ -249,9 +249,9 @@ class Explanation:
 
     def _on_replayed(self, record: records.Replayed) -> None:
         """Note that the subscription has read the event from the log."""
-        for number, each in enumerate(record.events, record.first):
-            if each.id == self._event:
-                self._number, self._left_us, self._dropped = number, None, None
+        for notified, each in zip(record.notified, record.events, strict=True):
+            if each.id == self._event and self._identity in notified.subscriptions:
+                self._number, self._left_us, self._dropped = notified.number, None, None
                 self._was_replayed = True
                 self._trim(record.at_us)
 

@@ -316,12 +316,20 @@ class OffsetFound(Input, frozen=True):
     log: tuple[str, int] | None = None
 
 
+class PastReader(msgspec.Struct, frozen=True):
+    """A further subscription that reads a piece of a log, with its ``subjects`` as in :class:`HistoryWanted`."""
+
+    subscription: Subscription
+    subjects: tuple[str, ...]
+
+
 class HistoryWanted(Output, frozen=True):
     """Read a piece of a log for a subscription: the events that it matches, from offset ``first`` up to ``end``.
 
     The log is that of ``server`` in ``incarnation``; all records below ``end`` are durable. The piece may end earlier,
     as soon as it has ``events_max`` events or ``bytes_max`` bytes of them. :class:`HistoryRead` answers it.
-    ``subjects`` are the subject of the subscription and those below it; the subject alone if there are none.
+    ``subjects`` are the subject of the subscription and those below it; the subject alone if there are none. An event
+    that ``others`` match is read for them, too.
     """
 
     piece: int
@@ -334,12 +342,19 @@ class HistoryWanted(Output, frozen=True):
     bytes_max: int
     filter_work_max: int
     subjects: tuple[str, ...] = ()
+    others: tuple[PastReader, ...] = ()
+
+    @property
+    def identities(self) -> list[str]:
+        """Return the ids of all subscriptions that read the piece."""
+        return [self.subscription.id, *(each.subscription.id for each in self.others)]
 
 
 class PastEvent(msgspec.Struct, frozen=True, gc=False):
     """An event of the log, as its acceptance stored it; ``undecided`` names the bound if its filter is too costly.
 
-    ``user`` is its publisher, "" if another server accepted it.
+    ``user`` is its publisher, "" if another server accepted it. If several subscriptions read the log together, these
+    are the ``subscriptions`` that it matches, and ``unsure`` those of them whose filter is too costly.
     """
 
     offset: int
@@ -350,6 +365,8 @@ class PastEvent(msgspec.Struct, frozen=True, gc=False):
     undecided: str = ""
     user: str = ""
     is_decentralised: bool = False
+    subscriptions: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
 
 
 class HistoryRead(Input, frozen=True):

@@ -368,19 +368,23 @@ class ReplayedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An event for a subscription that has not caught up with the log.
 
     ``at_us`` is the time of the record of its acceptance. ``is_history`` is false if it arrived while the last piece of
-    the history was read.
+    the history was read. ``subscriptions`` are those that it matches; without any it is the one of the record.
     """
 
     id: EventId
     at_us: int
     event: msgspec.Raw
     is_history: bool = True
+    subscriptions: tuple[str, ...] = ()
 
 
 class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     """A subscription has caught up with the log below offset ``next``; it is live if there is none (SPEC T-05).
 
-    ``events`` generated the notifications from number ``first`` on; restrictions blocked ``restricted`` others. If it
+    So have ``others`` of its session, if that has moved here: they read the log together. Each has the number of
+    its notifications that restrictions blocked.
+
+    ``events`` generated the notifications from number ``first`` on; restrictions blocked ``restricted`` more. If it
     is live, it has all events of the matching engine below offset ``live_from``. ``log`` are the server and
     the incarnation of a log of another server that it reads; once live, it has all events of that log below
     ``read_below``, so their arrivals are no notifications; ``read_epoch`` is the epoch of that log at this moment.
@@ -399,6 +403,16 @@ class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     read_below: int = 0
     read_epoch: int = 0
     dropped: tuple[Drop, ...] = ()
+    others: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def notified(self) -> list[Notified]:
+        """Return the notification of each event, without the devices to which subscriptions are bound."""
+        own = (self.subscription,)
+        return [
+            Notified(self.user, self.session, number, each.subscriptions or own)
+            for number, each in enumerate(self.events, self.first)
+        ]
 
 
 class Changed(Record, frozen=True, tag="changed", kw_only=True):

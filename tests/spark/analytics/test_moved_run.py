@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import wanderbus
+from harness.user_entries import entries_of
 from tests.api.event_domain import Domain
 from tests.api.world import SUBJECT, numbers, publish, run, service, until
-from tests.spark.analytics.test_user_fold import counters, entries_of, magnitudes, own_counters
+from tests.spark.analytics.test_user_fold import counters, magnitudes, own_counters
 from wanderbus.broker.state.rows import SessionRow
 from wanderbus.pipeline.analytics.handovers import Handover
 from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking

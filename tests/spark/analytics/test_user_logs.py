@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from harness.user_entries import entries_of
 from tests.broker.desk import ALICE, BOB
 from tests.log_files import write_records
 from tests.peers.handover_town import KEY, NAMES, Server, Town
-from tests.spark.analytics.test_user_fold import counters, entries_of, magnitudes, own_counters
+from tests.spark.analytics.test_user_fold import counters, magnitudes, own_counters
 from tests.spark.domain_logs import fill
 from wanderbus.broker.sessions.handover_messages import MoveSession
 from wanderbus.pipeline.analytics import GoldTables, analyse, lake_tables, user_logs

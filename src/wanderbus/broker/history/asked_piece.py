@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import msgspec
 
 from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
+from wanderbus.broker.state.rows import SubscriptionRow
 
 
 class AskedPiece(msgspec.Struct):
-    """The piece that is being read; ``held`` are the later matches, None if the subscription cannot switch to live."""
+    """The piece that is being read; ``held`` are the later matches, None if its subscriptions cannot switch to live."""
 
     wanted: HistoryWanted
     held: list[PastEvent] | None
@@ -44,8 +47,31 @@ class AskedPiece(msgspec.Struct):
 class TakenEvents(msgspec.Struct):
     """Events of a piece that become notifications; ``is_history`` says for each whether it came from the log."""
 
-    last_us: int | None
+    last_us: dict[str, int | None]
+    """Time of the last notification of each subscription."""
+    restricted: dict[str, int]
+    """Notifications of each that restrictions blocked."""
     events: list[PastEvent] = []
+    subscriptions: list[tuple[str, ...]] = []
+    """Those that get each event."""
     is_history: list[bool] = []
-    restricted: int = 0
     bytes: int = 0
+
+    def add(
+        self, event: PastEvent, matching: Iterable[SubscriptionRow], allowed: Sequence[str], *, is_history: bool
+    ) -> None:
+        """Add an event for those of the ``matching`` subscriptions whose restrictions have ``allowed`` it."""
+        for identity in (row.subscription.id for row in matching):
+            if identity not in allowed:
+                self.restricted[identity] += 1
+        if allowed:
+            self.events.append(event)
+            self.subscriptions.append(tuple(allowed))
+            self.is_history.append(is_history)
+            self.bytes += len(event.event)
+            self.last_us.update(dict.fromkeys(allowed, event.at_us))
+
+    def copy(self) -> TakenEvents:
+        """Return a copy to which events can be added."""
+        lists = list(self.events), list(self.subscriptions), list(self.is_history)
+        return TakenEvents(dict(self.last_us), dict(self.restricted), *lists, self.bytes)

@@ -32,7 +32,7 @@ from wanderbus.broker.history.leader_pieces import LeaderPieces
 from wanderbus.broker.history.room import QueueRoom
 from wanderbus.broker.history.turns import Turns
 from wanderbus.broker.interest.filter_accounts import Undecided
-from wanderbus.broker.messages import HistoryFailed, HistoryRead, HistoryWanted, PastEvent
+from wanderbus.broker.messages import HistoryFailed, HistoryRead, HistoryWanted, PastEvent, PastReader
 from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.state.replays import is_read, leader_span, notified_of
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
@@ -112,7 +112,7 @@ class CatchUp:
         if not self._state.subscriptions[identity].history:
             return
         self._reached.pop(identity, None)
-        asked = next((each for each in self._asked.values() if each.wanted.subscription.id == identity), None)
+        asked = next((each for each in self._asked.values() if identity in each.wanted.identities), None)
         if asked is not None:
             asked.held = None  # what came while it was not live was not held
         elif not self._is_known(identity):
@@ -170,32 +170,39 @@ class CatchUp:
         The matching engine also names events of that piece, which are read.
         """
         for asked in self._asked.values():
-            if asked.wanted.subscription.id in behind:
-                asked.hold(event, 0 if is_undecided else HELD_MAX)
+            if own := tuple(each for each in asked.wanted.identities if each in behind):
+                held = msgspec.structs.replace(event, subscriptions=own)
+                asked.hold(held, 0 if is_undecided else HELD_MAX)
 
     def read(self, given: HistoryRead) -> Subscription | None:
-        """Use a piece that was read; return the subscription if its history cannot be read, so that it has to end."""
+        """Use a piece that was read; return a subscription whose history cannot be read, so that it has to end."""
         asked = next((each for each in self._asked.values() if each.wanted.piece == given.piece), None)
         if asked is None:
             return None
         del self._asked[asked.leader]
-        wanted = asked.wanted
-        row = self._state.subscriptions.get(wanted.subscription.id)
-        if row is None or not row.history:
-            return None
-        if not self._is_next(row, wanted):
-            self._let_read(row.subscription.id)
-            return None
-        if given.retry_s:
-            self._let_read_at(row.subscription.id, self._links.now + given.retry_s)
-            return None
-        if given.failed:
-            self._journal.emit(HistoryFailed(row.subscription.id, given.failed))
-            return row.subscription
-        if asked.leader:
-            asked.end_at(given)
-        self._use(row, asked, given)
+        wanted, rows = asked.wanted, self._next_of(asked.wanted)
+        if given.retry_s and rows:
+            for row in rows:
+                self._let_read_at(row.subscription.id, self._links.now + given.retry_s)
+        elif given.failed and rows:
+            for other in wanted.others:
+                self._let_read(other.subscription.id)
+            self._journal.emit(HistoryFailed(wanted.subscription.id, given.failed))
+            return wanted.subscription
+        elif not rows:
+            for identity in wanted.identities:
+                self._let_read(identity)
+        else:
+            if asked.leader:
+                asked.end_at(given)
+            self._use(rows, asked, given)
         return None
+
+    def _next_of(self, wanted: HistoryWanted) -> list[SubscriptionRow]:
+        """Return the subscriptions that read a piece if it is the next one of each, else none."""
+        found = [self._state.subscriptions.get(identity) for identity in wanted.identities]
+        rows = [row for row in found if row is not None and row.history and self._is_next(row, wanted)]
+        return rows if len(rows) == len(found) else []
 
     def _wake(self) -> None:
         """Give those their turns whose pause is over, or whose queue may have room."""
@@ -242,9 +249,23 @@ class CatchUp:
             self._journal.hurry()  # the piece is read once its last record is durable
         wanted = self._wanted(session, row, end)
         is_here = (span.server, span.incarnation) == (self._state.server, self._state.incarnation)
+        if span.is_handover:
+            wanted = msgspec.structs.replace(wanted, others=self._beside(session, row))
         self._asked[_HERE] = AskedPiece(wanted, [] if is_last else None, is_sent=not is_here)
         if not is_here:
             self._journal.emit_now(wanted)
+
+    def _beside(self, session: SessionRow, row: SubscriptionRow) -> tuple[PastReader, ...]:
+        """Return the other subscriptions of a session that moved here which read the same.
+
+        Together they get each event once, and in the order of the log, as if they were live.
+        """
+        found = (self._state.subscriptions[each] for each in session.subscriptions if each != row.subscription.id)
+        return tuple(
+            PastReader(each.subscription, self._below(each.subscription.subject))
+            for each in found
+            if each.history == row.history and self._next(each) == self._next(row)
+        )
 
     def _wanted(self, session: SessionRow, row: SubscriptionRow, end: int) -> HistoryWanted:
         span = row.history[0]
@@ -265,52 +286,48 @@ class CatchUp:
             self._below(row.subscription.subject),
         )
 
-    def _use(self, row: SubscriptionRow, asked: AskedPiece, given: HistoryRead) -> None:
-        session = self._session(row)
-        taken = TakenEvents(row.last_us)
+    def _use(self, rows: Sequence[SubscriptionRow], asked: AskedPiece, given: HistoryRead) -> None:
+        session = self._session(rows[0])
+        last_us = {row.subscription.id: row.last_us for row in rows}
+        taken = TakenEvents(last_us, dict.fromkeys(last_us, 0))
         # What came here for a session that moves is no past of it, although it is read from the log.
-        cursor = self._take(session, row, taken, given.events, is_history=not row.history[0].is_handover)
+        cursor = self._take(session, rows, taken, given.events, is_history=not rows[0].history[0].is_handover)
         if cursor is not None:
-            self._write(session, row, taken, cursor)
+            self._write(session, rows, taken, cursor)
             return
         if asked.held is not None and given.end == asked.wanted.end:
-            before = TakenEvents(
-                taken.last_us, list(taken.events), list(taken.is_history), taken.restricted, taken.bytes
-            )
-            if self._take(session, row, taken, asked.held, is_history=False) is None:
-                self._write(session, row, taken, None, given)
+            before = taken.copy()
+            if self._take(session, rows, taken, asked.held, is_history=False) is None:
+                self._write(session, rows, taken, None, given)
                 return
             taken = before
-        self._write(session, row, taken, given.end)
+        self._write(session, rows, taken, given.end)
 
     def _take(
         self,
         session: SessionRow,
-        row: SubscriptionRow,
+        rows: Sequence[SubscriptionRow],
         taken: TakenEvents,
         events: Sequence[PastEvent],
         *,
         is_history: bool,
     ) -> int | None:
         """Add events that restrictions allow to ``taken``; return the offset of the first without room, else None."""
+        row = rows[0]
         most, size = self._left(session, row)
         is_empty = self._room.is_empty(session, row)
-        passed = row.read_below if row.history[0].is_handover else ()
-        restrictions, owner = row.subscription.restrictions, row.subscription.owner
         for event in events:
-            if passed and is_read(event.id, passed, decentralised=event.is_decentralised):
-                continue
-            if past_blocked_by(restrictions, owner, event, taken.last_us, self._links, self._kinds) is not None:
-                taken.restricted += 1
-                continue
+            matching = [each for each in rows if _gets(each, event)]
+            allowed = [each.subscription.id for each in matching if self._is_allowed(each, event, taken)]
             fits = len(taken.events) < most and taken.bytes + len(event.event) <= size
-            if not fits and (taken.events or not is_empty):
+            if allowed and not fits and (taken.events or not is_empty):
                 return event.offset
-            taken.events.append(event)
-            taken.is_history.append(is_history)
-            taken.bytes += len(event.event)
-            taken.last_us = event.at_us
+            taken.add(event, matching, allowed, is_history=is_history)
         return None
+
+    def _is_allowed(self, row: SubscriptionRow, event: PastEvent, taken: TakenEvents) -> bool:
+        wanted, last_us = row.subscription, taken.last_us[row.subscription.id]
+        return past_blocked_by(wanted.restrictions, wanted.owner, event, last_us, self._links, self._kinds) is None
 
     def _left(self, session: SessionRow, row: SubscriptionRow) -> tuple[int, int]:
         """Return how many events and bytes may be added: all that a session which moved here was due, as if live."""
@@ -321,23 +338,28 @@ class CatchUp:
     def _write(
         self,
         session: SessionRow,
-        row: SubscriptionRow,
+        rows: Sequence[SubscriptionRow],
         taken: TakenEvents,
         cursor: int | None,
         last: HistoryRead | None = None,
     ) -> None:
-        """Write cursor and notifications as one record, and send what the windows allow.
+        """Write cursors and notifications as one record, and send what the windows allow.
 
-        Without a ``cursor`` the subscription is live, and ``last`` is the end of its history.
+        Without a ``cursor`` the subscriptions are live, and ``last`` is the end of their history.
         """
-        identity, first = row.subscription.id, session.next
-        if cursor is not None and not taken.events and not taken.restricted and self._is_early(row, cursor):
-            self._postpone(session, row, cursor)
+        row, first = rows[0], session.next
+        is_empty = not taken.events and not any(taken.restricted.values())
+        if cursor is not None and is_empty and self._is_early(row, cursor):
+            for each in rows:
+                self._postpone(session, each, cursor)
             return
-        self._reached.pop(identity, None)
+        by_identity = {each.subscription.id: each for each in rows}
+        for identity in by_identity:
+            self._reached.pop(identity, None)
+        one, *others = taken.restricted.items()
         events = [
-            records.ReplayedEvent(each.id, each.at_us, msgspec.Raw(each.event), past)
-            for each, past in zip(taken.events, taken.is_history, strict=True)
+            records.ReplayedEvent(event.id, event.at_us, msgspec.Raw(event.event), past, several if others else ())
+            for event, several, past in zip(taken.events, taken.subscriptions, taken.is_history, strict=True)
         ]
         span = leader_span(row, self._state.server)
         live_from = read_below = read_epoch = 0
@@ -348,25 +370,27 @@ class CatchUp:
             at_us=self._state.wall_us,
             user=session.user,
             session=session.name,
-            subscription=identity,
+            subscription=one[0],
             first=first,
             events=tuple(events),
-            restricted=taken.restricted,
+            restricted=one[1],
             next=cursor,
             live_from=live_from,
             log=None if span is None else (span.server, span.incarnation),
             read_below=read_below,
             read_epoch=read_epoch,
+            others=tuple(others),
         )
-        added = [
-            (session, notified_of(row, number), {identity: Undecided(event.undecided, 0)} if event.undecided else {})
-            for number, event in enumerate(taken.events, first)
-        ]
+        added = []
+        for number, (event, several) in enumerate(zip(taken.events, taken.subscriptions, strict=True), first):
+            unsure = (event.unsure or several) if event.undecided else ()
+            undecided = {each: Undecided(event.undecided, 0) for each in several if each in unsure}
+            added.append((session, notified_of([by_identity[each] for each in several], number), undecided))
         self._journal.write_delivery(replayed, lambda: self._queue_limits.bound(added), urgent=bool(events))
         if events:
-            self._links.notify(session, (identity,))
+            self._links.notify(session, by_identity)
         if row.history:
-            self._pace(identity, len(events))
+            self._pace(rows, len(events))
 
     def _is_early(self, row: SubscriptionRow, cursor: int) -> bool:
         """Return whether a cursor does not have to be written yet."""
@@ -389,13 +413,14 @@ class CatchUp:
         span = row.history[0]
         return (span.server, span.incarnation, self._next(row)) == (wanted.server, wanted.incarnation, wanted.first)
 
-    def _pace(self, identity: str, events: int) -> None:
-        """Let a subscription read on at the pace of a backlog."""
-        pause_s = self._links.pause_s(self._state.subscriptions[identity].subscription.owner, events)
-        if not pause_s:
-            self._let_read(identity)
-            return
-        self._let_read_at(identity, self._links.now + pause_s)
+    def _pace(self, rows: Sequence[SubscriptionRow], events: int) -> None:
+        """Let subscriptions of a user read on at the pace of a backlog."""
+        pause_s = self._links.pause_s(rows[0].subscription.owner, events)
+        for row in rows:
+            if pause_s:
+                self._let_read_at(row.subscription.id, self._links.now + pause_s)
+            else:
+                self._let_read(row.subscription.id)
 
     def _let_read_at(self, identity: str, at: float) -> None:
         """Give a subscription its turn at monotonic second ``at``."""
@@ -408,3 +433,10 @@ class CatchUp:
 
     def _session(self, row: SubscriptionRow) -> SessionRow:
         return self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
+
+
+def _gets(row: SubscriptionRow, event: PastEvent) -> bool:
+    """Return whether an event of a piece is for a subscription, which may not have got it at a former owner."""
+    passed = row.read_below if row.history[0].is_handover else ()
+    is_own = not event.subscriptions or row.subscription.id in event.subscriptions
+    return is_own and not is_read(event.id, passed, decentralised=event.is_decentralised)

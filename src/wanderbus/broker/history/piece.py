@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -12,10 +12,10 @@ from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
 from wanderbus.filters.work import Sizes, work_of
 from wanderbus.records import AnyRecord, Arrived, Detected, Matched, Published, Replayed, decode_record
 from wanderbus.segments import Frame
-from wanderbus.subscription import EVERY_SUBJECT, Since
+from wanderbus.subscription import EVERY_SUBJECT, Since, Subscription
 
 PIECE_WORK_MAX: Final = 2_000_000
-"""Units of work of the filter in one piece, about 10 ns each, and one for each record."""
+"""Units of work of the filters in one piece, about 10 ns each; then others have their turn."""
 
 _RECORD_UNITS: Final = 100
 
@@ -32,13 +32,14 @@ def read_piece(wanted: HistoryWanted, frames: Iterable[Frame]) -> HistoryRead:
     :raises FilterError: the stored expression can no longer be parsed
     :raises msgspec.DecodeError: a record was written by another version
     """
-    test = _Test(wanted)
+    tests = [_Test(wanted, wanted.subscription, wanted.subjects)]
+    tests += [_Test(wanted, each.subscription, each.subjects) for each in wanted.others]
     found: list[PastEvent] = []
     size, end = 0, wanted.first
     for frame in frames:
-        if frame.offset >= wanted.end or test.is_exhausted:
+        if frame.offset >= wanted.end or sum(each.units for each in tests) >= PIECE_WORK_MAX:
             break
-        if (event := test.matched(frame)) is not None:
+        if (event := _matched(tests, frame)) is not None:
             if found and size + len(event.event) > wanted.bytes_max:
                 break
             found.append(event)
@@ -49,12 +50,25 @@ def read_piece(wanted: HistoryWanted, frames: Iterable[Frame]) -> HistoryRead:
     return HistoryRead(wanted.piece, end, tuple(found))
 
 
-class _Test:
-    """The test of one subscription, which counts its work."""
+def _matched(tests: Sequence[_Test], frame: Frame) -> PastEvent | None:
+    """Return the event of a record if one of several subscriptions matches it, None for any other record."""
+    if len(tests) == 1:
+        return tests[0].matched(frame)
+    found = {test.identity: event for test in tests if (event := test.matched(frame)) is not None}
+    if not found:
+        return None
+    unsure = tuple(identity for identity, event in found.items() if event.undecided)
+    event = found[unsure[0]] if unsure else next(iter(found.values()))
+    return msgspec.structs.replace(event, subscriptions=tuple(found), unsure=unsure)
 
-    def __init__(self, wanted: HistoryWanted) -> None:
-        subscription = wanted.subscription
-        self._subjects = frozenset(wanted.subjects or (subscription.subject,))
+
+class _Test:
+    """The test of one subscription, which counts the ``units`` of its work."""
+
+    def __init__(self, wanted: HistoryWanted, subscription: Subscription, subjects: Sequence[str]) -> None:
+        self.identity = subscription.id
+        self.units = 0
+        self._subjects = frozenset(subjects or (subscription.subject,))
         self._has_every_subject = EVERY_SUBJECT in self._subjects
         # Most records of other subjects are recognised without decoding them.
         is_searched = not self._has_every_subject and len(self._subjects) <= _TEXTS_MAX
@@ -64,16 +78,10 @@ class _Test:
         self._filter = filters.parse(subscription.expression, subscription.language)
         self._work = work_of(self._filter.root)
         self._work_max = wanted.filter_work_max
-        self._units = 0
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Return whether the piece has to end, so that other subscriptions have their turn."""
-        return self._units >= PIECE_WORK_MAX
 
     def matched(self, frame: Frame) -> PastEvent | None:
         """Return the event of a record if the subscription matches it, None for any other record."""
-        self._units += _RECORD_UNITS
+        self.units += _RECORD_UNITS
         payload = frame.payload
         if not has_event(payload) or not any(text in payload for text in self._texts):
             return None
@@ -89,7 +97,7 @@ class _Test:
         if units > self._work_max:
             undecided = "filter_work_max"
         else:
-            self._units += units
+            self.units += units
             if not self._filter.matches(event):
                 return None
         return past_event(frame.offset, record, undecided)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 
 class Turns:
     """Subscriptions that may read their next piece."""
 
     def __init__(self) -> None:
-        self._of: dict[str, deque[str]] = {}
-        """Subscriptions by user; the first user is next."""
+        self._of: dict[str, dict[str, None]] = {}
+        """Subscriptions by user, each once; the first user is next."""
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -19,14 +17,15 @@ class Turns:
         return any(subscription in several for several in self._of.values())
 
     def add(self, user: str, subscription: str) -> None:
-        """Add a subscription behind the others of its user."""
-        self._of.setdefault(user, deque()).append(subscription)
+        """Add a subscription behind the others of its user, unless it is there."""
+        self._of.setdefault(user, {}).setdefault(subscription)
 
     def take(self) -> str:
         """Remove and return the next subscription; the next turn of its user is behind all others."""
         user = next(iter(self._of))
         several = self._of.pop(user)
-        subscription = several.popleft()
+        subscription = next(iter(several))
+        del several[subscription]
         if several:
             self._of[user] = several
         return subscription

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -51,21 +51,24 @@ def is_read(event: EventId, cuts: Iterable[records.Cut], *, decentralised: bool)
 
 
 def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
-    """Advance the cursor of a subscription in the log, and add its notifications to its queue."""
-    row = state.subscriptions[record.subscription]
+    """Advance the cursors of subscriptions in the log, and add their notifications to the queue."""
     session = state.sessions[session_key(record.user, record.session)]
-    row.history = _advanced(row.history, record.next)
-    if not row.history:
-        row.live_from = record.live_from
-        if record.log is not None:
-            end = read_below_of(record.log, record)
-            row.read_below = (records.Cut(end, EventId(end.origin, 0, 0)),)
-    session.restricted += record.restricted
-    state.subscriptions.put(record.subscription, row)
+    rows = {}
+    for identity, restricted in ((record.subscription, record.restricted), *record.others):
+        row = rows[identity] = state.subscriptions[identity]
+        row.history = _advanced(row.history, record.next)
+        if not row.history:
+            row.live_from = record.live_from
+            if record.log is not None:
+                end = read_below_of(record.log, record)
+                row.read_below = (records.Cut(end, EventId(end.origin, 0, 0)),)
+        session.restricted += restricted
+        state.subscriptions.put(identity, row)
     state.sessions.put(session.key, session)
-    for number, each in enumerate(record.events, record.first):
+    for notified, each in zip(record.notified, record.events, strict=True):
         event = state.events.add_past(EventRow(each.id, each.at_us, bytes(each.event)))
-        state.enqueue(notified_of(row, number), event, record.at_us if each.is_history else 0)
+        own = [rows[identity] for identity in notified.subscriptions]
+        state.enqueue(notified_of(own, notified.number), event, record.at_us if each.is_history else 0)
     drop_each(state, record.dropped)
 
 
@@ -75,11 +78,11 @@ def read_below_of(log: tuple[str, int], record: records.Replayed) -> EventId:
     return EventId(server, record.read_epoch or incarnation, record.read_below)
 
 
-def notified_of(row: SubscriptionRow, number: int) -> records.Notified:
-    """Return the notification of one subscription alone."""
-    wanted = row.subscription
-    bound = () if wanted.device is None else ((wanted.id, wanted.device),)
-    return records.Notified(wanted.owner, wanted.session, number, (wanted.id,), bound)
+def notified_of(rows: Sequence[SubscriptionRow], number: int) -> records.Notified:
+    """Return the notification of subscriptions of one session."""
+    wanted = [row.subscription for row in rows]
+    bound = tuple((each.id, each.device) for each in wanted if each.device is not None)
+    return records.Notified(wanted[0].owner, wanted[0].session, number, tuple(each.id for each in wanted), bound)
 
 
 def handed_over(state: BrokerState, row: SubscriptionRow, cuts: Iterable[records.Cut], first: int) -> None:

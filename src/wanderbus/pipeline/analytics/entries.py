@@ -105,8 +105,10 @@ def _marks_of(kind: str, payload: bytes) -> Iterator[dict[str, Any]]:
             for event in events:
                 for identity, _ in event.restricted:
                     yield {"kind": "restricted", "subscriptions": [identity], "number": 1}
-        case Replayed(restricted=restricted) as replayed if restricted:
-            yield {"kind": "restricted", "subscriptions": [replayed.subscription], "number": restricted}
+        case Replayed(subscription=first, restricted=restricted, others=others):
+            for identity, number in ((first, restricted), *others):
+                if number:
+                    yield {"kind": "restricted", "subscriptions": [identity], "number": number}
         case Forgotten(subscriptions=subscriptions) if subscriptions:
             yield {"kind": "forgotten", "subscriptions": subscriptions}
         case Subscribed(subscription=successor, inherits=ended) if ended is not None:

@@ -196,7 +196,7 @@ def _notifications(found: Sequence[tuple[int, int, _AnyRecord]], bases: Mapping[
                 events += [of_event] * len(each.notified)
                 subjects += [_subject_of(each.event)] * len(each.notified)
         else:
-            own = _replayed(record)
+            own = record.notified
             subjects += [_subject_of(each.event) for each in record.events]
         offsets += [offset] * len(own)
         times += [at_us] * len(own)
@@ -240,12 +240,3 @@ def _lake_offset(id: EventId, bases: Mapping[str, int]) -> int | None:
     begun = [identity.rpartition("-") for identity in bases]
     of_server = [int(begin) for server, _, begin in begun if server == id.origin and int(begin) <= id.incarnation]
     return bases[f"{id.origin}-{max(of_server)}"] + id.number if of_server else None
-
-
-def _replayed(record: Replayed) -> list[Notified]:
-    """Return the notification of each event of the past, numbered from the first."""
-    own = (record.subscription,)
-    return [
-        Notified(record.user, record.session, number, own)
-        for number in range(record.first, record.first + len(record.events))
-    ]

@@ -51,6 +51,8 @@ class HandoverTruth:
         """Events, each with the moment of its acceptance."""
         self.subscriptions: dict[str, MovedSubscription] = {}
         self._uids: dict[str, EventId] = {}
+        self._notified: dict[tuple[str, str, str, EventId], Notified] = {}
+        """Notification of each event in each session at each server, without subscriptions that read the past."""
         records = {name: list(node.disk.records()) for name, node in nodes.items()}
         for each in (one for several in records.values() for one in several):
             if isinstance(each, Subscribed) and not is_server(each.subscription.owner):
@@ -76,23 +78,27 @@ class HandoverTruth:
                     self.problems.append(f"{uid} was accepted as {self._uids[uid]} and as {acceptance.id}")
                 self._uids[uid] = acceptance.id
                 self.published[acceptance.id] = record.event, self._nodes[name].moments[offset]
-                self._notify(acceptance.id, delivery.notified)
+                self._notify(name, acceptance.id, delivery.notified)
             case Arrived(arrival=arrival, delivery=delivery):
-                self._notify(arrival.id, delivery.notified)
+                self._notify(name, arrival.id, delivery.notified)
             case Matched(events=events):
                 for each in events:
-                    self._notify(each.id, each.notified)
-            case Replayed(events=events, subscription=identity, first=first):
-                for number, one in enumerate(events, first):
-                    self._add(identity, number, one.id)
+                    self._notify(name, each.id, each.notified)
+            case Replayed():
+                for notified, one in zip(record.notified, record.events, strict=True):
+                    self._notify(name, one.id, [notified])
             case Unsubscribed(subscription=identity) if identity in self.subscriptions:
                 self.subscriptions[identity].has_ended = True
             case SessionImported():
                 self.moves += 1
 
-    def _notify(self, event: EventId, notified: Sequence[Notified]) -> None:
+    def _notify(self, server: str, event: EventId, notified: Sequence[Notified]) -> None:
         for each in notified:
             if not is_server(each.user):
+                if not any(self.subscriptions[identity].subscription.since for identity in each.subscriptions):
+                    before = self._notified.setdefault((server, each.user, each.session, event), each)
+                    if before is not each:
+                        self.problems.append(f"{each.user} has {event} in two notifications, {before} and {each}")
                 for identity in each.subscriptions:
                     self._add(identity, each.number, event)
 

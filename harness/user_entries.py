@@ -1,0 +1,95 @@
+"""Entries of one user's sessions in a log, as plain Python: what the analytics make of the tables of a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from wanderbus import records
+from wanderbus.broker.state.drops import drops_of
+from wanderbus.pipeline.analytics.user_fold import FoldEntry
+
+
+def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[FoldEntry]:
+    """Yield the entries of one user, as plain Python."""
+    owners: dict[str, tuple[str, str]] = {}
+    own: dict[str, Any]
+    mark: dict[str, Any]
+    for offset, record in enumerate(written):
+        at_us = record.at_us
+        match record:
+            case records.Started(server=server):
+                yield FoldEntry(None, offset, at_us, "started", value=server)
+            case records.Published(delivery=delivery) | records.Arrived(delivery=delivery):
+                for each in delivery.notified:
+                    if each.user == user:
+                        own = {"last": each.number, "subscriptions": list(each.subscriptions)}
+                        subject = record.event.subject if isinstance(record, records.Published) else None
+                        yield FoldEntry(each.session, offset, at_us, "notified", subject=subject, **own)
+            case records.Matched(events=events):
+                for each in (notified for event in events for notified in event.notified):
+                    if each.user == user:
+                        own = {"last": each.number, "subscriptions": list(each.subscriptions)}
+                        yield FoldEntry(each.session, offset, at_us, "notified", **own)
+            case records.Replayed() if record.user == user:
+                for notified in record.notified:
+                    own = {"last": notified.number, "subscriptions": list(notified.subscriptions)}
+                    yield FoldEntry(record.session, offset, at_us, "notified", **own)
+            case records.Subscribed(subscription=subscription, inherits=inherits):
+                owners[subscription.id] = (subscription.owner, subscription.session)
+                if subscription.owner == user:
+                    if subscription.device:
+                        own = {"subscriptions": [subscription.id], "device": subscription.device}
+                        yield FoldEntry(subscription.session, offset, at_us, "bound", **own)
+                    if inherits:
+                        pair = [inherits, subscription.id]
+                        yield FoldEntry(subscription.session, offset, at_us, "inherited", subscriptions=pair)
+            case records.Forgotten(subscriptions=forgotten):
+                for identity in forgotten:
+                    if owners[identity][0] == user:
+                        yield FoldEntry(owners[identity][1], offset, at_us, "forgotten", subscriptions=[identity])
+            case records.Acknowledged() if record.user == user:
+                own = {"last": record.number, "device": record.device, "resumed": record.resumed}
+                several = list(record.subscriptions)
+                yield FoldEntry(record.session, offset, at_us, "acknowledged", subscriptions=several, **own)
+            case records.Dropped() if record.user == user:
+                yield dropped(offset, record)
+            case records.Attached() if record.user == user:
+                own = {"first": record.epoch, "device": record.device}
+                yield FoldEntry(record.session, offset, at_us, "attached", **own)
+                for kind, several_marks in (("begins_behind", record.taken), ("redelivered", record.redelivered)):
+                    for identity, number in several_marks:
+                        mark = {"last": number, "device": record.device, "subscriptions": [identity]}
+                        yield FoldEntry(record.session, offset, at_us, kind, **mark)
+            case records.Left() if record.user == user:
+                yield FoldEntry(record.session, offset, at_us, "left", device=record.device, reason=record.reason)
+            case records.StatusChanged() if record.user == user:
+                own = {"device": record.device, "value": record.status, "reason": record.reason}
+                yield FoldEntry(None, offset, at_us, "status", **own)
+            case (
+                records.SessionAwaited()
+                | records.SessionNotAwaited()
+                | records.SessionFenced()
+                | records.SessionImported()
+                | records.ExportDropped()
+            ) if record.user == user:
+                yield of_handover(offset, record)
+            case records.DialogStored() if record.user == user:
+                yield FoldEntry(None, offset, at_us, "dialog_stored", device=record.device, value=record.address)
+        for drop in drops_of(record):
+            if drop.user == user:
+                yield dropped(offset, drop)
+
+
+def dropped(offset: int, record: records.Dropped) -> FoldEntry:
+    own: dict[str, Any] = {"first": record.first, "last": record.last, "reason": record.reason}
+    return FoldEntry(record.session, offset, record.at_us, "dropped", subscriptions=list(record.subscriptions), **own)
+
+
+def of_handover(offset: int, record: records.OfMoves) -> FoldEntry:
+    own: dict[str, Any] = {"first": getattr(record, "owner_epoch", None), "reason": getattr(record, "cause", None)}
+    own["value"] = getattr(record, "source", None) or getattr(record, "target", None)
+    if isinstance(record, records.SessionImported):
+        own["last"] = len(record.export)
+    kind = type(record).__struct_config__.tag
+    return FoldEntry(getattr(record, "session", None), offset, record.at_us, str(kind), **own)
