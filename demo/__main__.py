@@ -76,7 +76,8 @@ def parser() -> argparse.ArgumentParser:
         "--domain",
         action="store_true",
         help="five servers in place of one: travellers at three access servers, channels at two resolution servers; "
-        "one of each kind is killed; without Spark",
+        "sessions follow the travellers from server to server, one server drains, one channel group moves, and one "
+        "server of each kind is killed; without Spark",
     )
     add("--keep", type=Path, metavar="DIR", help="keep logs, event log, lake and evidence in this empty directory")
     return arguments

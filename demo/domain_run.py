@@ -1,20 +1,26 @@
 """The run with a domain of servers: three access servers, to which the users connect, and two resolution servers.
 
-One server of each kind is killed with ``kill -9`` while events flow. There is no Spark: the audit compares what each
-traveller took with what the reference evaluator says, and tries whether a lake would take every record of the servers.
+Each change of address takes a traveller into the network of the next access server, and its session follows. One server
+of each kind is killed with ``kill -9`` while events flow, one drains, and one channel group moves. There is no Spark.
+The audit compares what each traveller took, and what the logs of all servers have for it, with what the reference
+evaluator says, and tries whether a lake would take every record of the servers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
 from demo import DEPARTURE, DOMAIN
 from demo.domain_audit import journeys
+from demo.domain_operator import DomainOperator
 from demo.hosts import ServerHost
-from demo.plan import Step, plan
+from demo.log_audit import audit_logs, summary
+from demo.network import PLACES
+from demo.plan import Step, domain_plan
 from demo.run import Evidence, Run
 from demo.users import PUBLISHER, TRAVELLERS
 from harness.domain_file import Place, place_servers
@@ -45,6 +51,7 @@ class DomainRun(Run):
             where = ["--host", context.network.address(name), "--port", port, "--domain", DOMAIN]
             arguments = [*where, "--event-domain", str(self._file), "--event-server", name]
             self._servers[name] = ServerHost(context, context.passwords, arguments, name)
+        self._operator = DomainOperator(context, self._file, self._servers)
         self._display.state.spark, self._display.state.spark_lag = "not used", 0
 
     @property
@@ -66,7 +73,21 @@ class DomainRun(Run):
         size = str(len(self.SERVERS))
         await self._domain_command("init", str(self._directory), "--size", size, "--name", DOMAIN)
         network, port = self._context.network, self._context.sip_port
-        place_servers(self._file, {name: Place(network.address(name), port, _roles(name)) for name in self.SERVERS})
+        places = {
+            name: Place(network.address(name), port, _roles(name), networks=self._networks(name))
+            for name in self.SERVERS
+        }
+        place_servers(self._file, places)
+
+    def _networks(self, server: str) -> list[str]:
+        """Return the addresses near to an access server: each move takes a traveller to the next server."""
+        at = self._context.network.address_at
+        return [
+            f"{at(user.name, place)}/32"
+            for number, user in enumerate(TRAVELLERS)
+            for place in range(PLACES)
+            if ACCESS[(number + place) % len(ACCESS)] == server
+        ]
 
     async def _domain_command(self, *arguments: str) -> str:
         """Return the output of ``wanderbus domain``; :class:`CannotRunError` with its last line if it fails."""
@@ -77,12 +98,23 @@ class DomainRun(Run):
         return "\n".join(lines)
 
     def _plan(self) -> list[Step]:
-        killed = (ACCESS[1], self._leader)
-        return plan(TRAVELLERS, self._options.seed, killed_servers=killed)
+        leader, (to, *_) = self._leader, [name for name in RESOLUTION if name != self._leader]
+        seed = self._options.seed
+        return domain_plan(TRAVELLERS, seed, access=ACCESS[1], drained=ACCESS[2], leader=leader, to=to)
 
     async def _audited(self, evidence: Evidence) -> Mapping[str, Any]:
-        logs = [server.data / "log" for server in self._servers.values()]
-        quarantined = await asyncio.to_thread(lambda: sum(sum(rejected_on_trial(log).values()) for log in logs))
+        assert self._operator is not None
+        logs = {name: server.data / "log" for name, server in self._servers.items()}
+        quarantined = await asyncio.to_thread(
+            lambda: sum(sum(rejected_on_trial(log).values()) for log in logs.values())
+        )
+        due = Counter(line["user"] for line in evidence["expected"])
+        found = await asyncio.to_thread(audit_logs, logs, due)
+        self._trouble += found.faults
+        homes = [{"user": user.uri, "server": self._context.home[user.name]} for user in TRAVELLERS]
+        own = {"drains": self._operator.drains, "group_moves": self._operator.group_moves}
+        evidence |= {"homes": homes, "walks": list(found.walks), **own}
+        self._served |= {"handovers": summary(found.walks), **{name: len(done) for name, done in own.items()}}
         return journeys(evidence, self._display.state.published, quarantined)
 
     async def _look_at_servers(self) -> dict[str, Any]:

@@ -54,9 +54,9 @@ def delivered(travellers: Lines) -> str:
             f"<i class='bar due' style='width:{due:.2f}%'></i><i class='bar got{wrong}' style='width:{got:.2f}%'></i>"
         )
         counts = f"{line['delivered']} of {line['expected']}"
-        rows.append(_row(name_of(line["user"]), counts, f"<div class='area'>{bars}</div>"))
+        rows.append(row(name_of(line["user"]), counts, f"<div class='area'>{bars}</div>"))
     key = "<ul class='key'><li><i class='due'></i>expected</li><li><i class='got'></i>delivered</li></ul>"
-    return key + _plot("notifications expected and delivered", rows, longest, "notifications")
+    return key + plot("notifications expected and delivered", rows, longest, "notifications")
 
 
 def timeline(evidence: Mapping[str, Lines]) -> str:
@@ -65,20 +65,17 @@ def timeline(evidence: Mapping[str, Lines]) -> str:
     """
     if not evidence["taken"]:
         return "<p>Nothing was delivered.</p>"
-    x, seconds = _time_scale(evidence)
-    across = [
-        _band(outage, "waiting" if outage["who"] == SPARK else "outage", f"{outage['who']} down", x)
-        for outage in evidence["outages"]
-    ]
+    x, seconds = time_scale(evidence)
+    across = outages(evidence, x)
     across += [f"<i class='kill' style='left:{x(each['at_us']):.2f}%'></i>" for each in evidence["kills"]]
     users = list(dict.fromkeys(line["user"] for line in evidence["expected"]))
-    rows = [_flags(evidence, x), *(_strip(user, evidence, x, across) for user in users)]
+    rows = [flags(evidence, x), *(_strip(user, evidence, x, across) for user in users)]
     key = (
         "<ul class='key'><li><i class='line'></i>deliveries, adding up</li><li><i class='away'></i>traveller away</li>"
         "<li><i class='outage'></i>server down</li><li><i class='waiting'></i>Spark down</li>"
         "<li><i class='kill'></i>kill -9</li><li><i class='move'></i>change of address</li></ul>"
     )
-    return key + _plot("deliveries to each traveller over time", rows, seconds, "seconds since the first event")
+    return key + plot("deliveries to each traveller over time", rows, seconds, "seconds since the first event")
 
 
 def healing(moves: Lines) -> str:
@@ -93,8 +90,8 @@ def healing(moves: Lines) -> str:
         dots = "".join(
             f"<i class='dot' style='left:{ms / longest * 100:.2f}%' title='{ms:.0f} ms'></i>" for ms in times
         )
-        rows.append(_row(name, f"{max(times):.0f} ms", f"<div class='area'>{dots}</div>"))
-    return _plot("time to heal each change of address", rows, longest, "milliseconds until connected again")
+        rows.append(row(name, f"{max(times):.0f} ms", f"<div class='area'>{dots}</div>"))
+    return plot("time to heal each change of address", rows, longest, "milliseconds until connected again")
 
 
 def name_of(user: str) -> str:
@@ -102,7 +99,7 @@ def name_of(user: str) -> str:
     return user.removeprefix("sip:").partition("@")[0]
 
 
-def _time_scale(evidence: Mapping[str, Lines]) -> tuple[Callable[[int], float], float]:
+def time_scale(evidence: Mapping[str, Lines]) -> tuple[Callable[[int], float], float]:
     """Return the position of a moment in per cent, and the seconds from the first to the last."""
     moments = [line["at_us"] for name in ("taken", "kills") for line in evidence[name]]
     moments += [line["moved_us"] for line in evidence["moves"]]
@@ -114,7 +111,7 @@ def _time_scale(evidence: Mapping[str, Lines]) -> tuple[Callable[[int], float], 
 
 def _strip(user: str, evidence: Mapping[str, Lines], x: Callable[[int], float], across: Sequence[str]) -> str:
     parts = [*across]
-    parts += [_band(away, "away", str(away["why"]), x) for away in evidence["away"] if away["user"] == user]
+    parts += [band(away, "away", str(away["why"]), x) for away in evidence["away"] if away["user"] == user]
     times = [line["at_us"] for line in evidence["taken"] if line["user"] == user]
     if times:
         step = max(len(times) // 200, 1)
@@ -125,12 +122,12 @@ def _strip(user: str, evidence: Mapping[str, Lines], x: Callable[[int], float], 
         if move["user"] == user:
             title = escape(f"to {move['address']}", quote=True)
             parts.append(f"<i class='move' style='left:{x(move['moved_us']):.2f}%' title='{title}'></i>")
-    return _row(name_of(user), str(len(times)), f"<div class='area'>{''.join(parts)}</div>")
+    return row(name_of(user), str(len(times)), f"<div class='area'>{''.join(parts)}</div>")
 
 
-def _flags(evidence: Mapping[str, Lines], x: Callable[[int], float]) -> str:
+def flags(evidence: Mapping[str, Lines], x: Callable[[int], float]) -> str:
     """Return the lines above the strips, one for each kill: they may be too close for one line on a small screen."""
-    flags = []
+    lines = []
     for kill in evidence["kills"]:
         at = x(kill["at_us"])
         down_us = [
@@ -141,23 +138,39 @@ def _flags(evidence: Mapping[str, Lines], x: Callable[[int], float]) -> str:
         text = f"{'Spark' if kill['who'] == SPARK else kill['who']} killed" + (
             f", down {down_us[0] / 1e6:.1f} s" if down_us else ""
         )
-        edge = f"left:{at:.2f}%" if at < 50 else f"right:{100 - at:.2f}%"
-        flags.append(f"<div></div><div class='flag'><span style='{edge}'>{escape(text)}</span></div>")
-    return "".join(flags)
+        lines.append(flag("flag", text, at))
+    return "".join(lines)
 
 
-def _band(span: Mapping[str, Any], kind: str, title: str, x: Callable[[int], float]) -> str:
+def flag(kind: str, text: str, at: float, mark: str = "") -> str:
+    """Return a line above the strips with a text beside the position ``at``, and perhaps a mark."""
+    edge = f"left:{at:.2f}%" if at < 50 else f"right:{100 - at:.2f}%"
+    return f"<div></div><div class='{kind}'>{mark}<span style='{edge}'>{escape(text)}</span></div>"
+
+
+def outages(evidence: Mapping[str, Lines], x: Callable[[int], float]) -> list[str]:
+    """Return the times without a server or Spark, as bands across a strip."""
+    return [
+        band(outage, "waiting" if outage["who"] == SPARK else "outage", f"{outage['who']} down", x)
+        for outage in evidence["outages"]
+    ]
+
+
+def band(span: Mapping[str, Any], kind: str, title: str, x: Callable[[int], float]) -> str:
+    """Return a time as a band across a strip."""
     left = x(span["from_us"])
     width = max(x(span["to_us"]) - left, 0.2)
     shown = escape(title, quote=True)
     return f"<i class='band {kind}' style='left:{left:.2f}%;width:{width:.2f}%' title='{shown}'></i>"
 
 
-def _row(name: str, note: str, area: str) -> str:
+def row(name: str, note: str, area: str) -> str:
+    """Return a row of a plot: its name, a note below it, and its area."""
     return f"<div class='name'>{escape(name)}<br><small>{escape(note)}</small></div>{area}"
 
 
-def _plot(label: str, rows: Sequence[str], limit: float, unit: str) -> str:
+def plot(label: str, rows: Sequence[str], limit: float, unit: str) -> str:
+    """Return a plot with an axis from 0 to ``limit``."""
     marks = "".join(f"<span style='left:{at / limit * 100:.2f}%'>{at:g}</span>" for at in ticks(limit))
     axis = f"<div></div><div class='axis'>{marks}</div><div class='unit'>{escape(unit)}</div>"
     return f"<div class='plot' role='img' aria-label='{escape(label, quote=True)}'>{''.join(rows)}{axis}</div>"

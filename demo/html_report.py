@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from demo import html_plots
+from demo import html_plots, html_walks
 from demo.verdict import ENGINE_NAMES, FAULTS, headline, verdict
 
 _STYLE: Final = """
@@ -47,7 +47,9 @@ def write_report(
     ``server_page`` is the name of the file beside it with the report of the server.
 
     In addition, ``evidence["kills"]`` holds the moments at which processes were killed, {"who", "at_us"}, and
-    ``evidence["outages"]`` the times without the server or Spark, {"who", "from_us", "to_us"}.
+    ``evidence["outages"]`` the times without the server or Spark, {"who", "from_us", "to_us"}. A domain also has
+    ``homes``, the first server of each user, {"user", "server"}, the ``walks`` of :mod:`demo.log_audit`, and ``drains``
+    and ``group_moves`` of :mod:`demo.domain_operator`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(result, evidence, server_page), encoding="utf-8")
@@ -55,9 +57,11 @@ def write_report(
 
 def page(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str, Any]]], server_page: str = "") -> str:
     """Return the report as one HTML page: the verdict, four numbers and differences first."""
+    of_domain = [("Where the sessions were", _walks(result, evidence))] if "walks" in evidence else []
     sections = (
         ("Differences", _differences(result)),
         ("The run in time", html_plots.timeline(evidence)),
+        *of_domain,
         ("Healing after a change of address", html_plots.healing(evidence["moves"])),
         ("Latency of each subject", _subjects(result["subjects"])),
         ("Expected and delivered", html_plots.delivered(result["travellers"])),
@@ -67,7 +71,7 @@ def page(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str,
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>wanderbus: a day of flights</title>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<style>{_STYLE}{html_plots.STYLE}</style></head>\n"
+        f"<style>{_STYLE}{html_plots.STYLE}{html_walks.STYLE if of_domain else ''}</style></head>\n"
         f"<body><h1>wanderbus: a day of flights</h1>\n{_top(result)}\n{_link(server_page)}{body}\n</body></html>\n"
     )
 
@@ -96,6 +100,25 @@ def _differences(result: Mapping[str, Any]) -> str:
         return f"{trouble}<p>None: each of the {len(lines)} travellers received exactly what it was due.</p>{every}"
     fine = len(lines) - len(wrong)
     return f"{trouble}{_table(wrong)}<p>The other {fine} received exactly what they were due.</p>{every}"
+
+
+def _walks(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Return the plot of the walks between servers, and their number and gaps."""
+    found = result["handovers"]
+    causes = " and ".join(
+        f"{count} because of {html_walks.CAUSES.get(cause, cause)}" for cause, count in found["causes"].items()
+    )
+    gaps = [found["gap_ms"][name] for name in ("p50", "p95", "max")]
+    within = (
+        ""
+        if None in gaps
+        else f" Their devices got nothing for {gaps[0]:.0f} ms or less in half of them, {gaps[1]:.0f} ms in 95 %, and "
+        f"{gaps[2]:.0f} ms at most: from the fence, or from an event that came later, to its acknowledgement."
+    )
+    return (
+        f"{html_walks.walks(evidence)}<p class='quiet'>{found['moved']} handovers of sessions: {causes}.{within} "
+        "They were followed through the logs of all servers.</p>"
+    )
 
 
 def _link(server_page: str) -> str:
@@ -138,6 +161,13 @@ def _subjects(lines: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+_COUNTED: Final = (
+    "by a Spark job over the lake, into which Spark streamed the event log during the run, and the committed "
+    "results of the travellers"
+)
+_COUNTED_DOMAIN: Final = "from the travellers' committed results, and from the logs of all servers"
+
+
 def _words(result: Mapping[str, Any]) -> str:
     first, rows = result["slice"]["first_row"], result["slice"]["rows"]
     return (
@@ -145,8 +175,7 @@ def _words(result: Mapping[str, Any]) -> str:
         f"{first + rows - 1} of the flights from New York in 2013. Addresses changed {_WHERE[result['address_mode']]}. "
         f"SIP server: {escape(result['sip'])}; media relay: {escape(result['relay'])}. "
         "What each traveller was due is computed apart, by the reference evaluator over the input; what it received is "
-        "counted by a Spark job over the lake, into which Spark streamed the event log during the run, and the "
-        "travellers' committed results. Healed: the time from a "
+        f"counted {_COUNTED_DOMAIN if result['engine'] == 'domain' else _COUNTED}. Healed: the time from a "
         "change of address until connected again, of half of the changes, of 95 % of them, and the longest.</p>"
     )
 

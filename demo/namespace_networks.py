@@ -55,7 +55,11 @@ class NamespaceNetwork:
 
     def address(self, host: str) -> str:
         """Return the present address of ``host``."""
-        return f"{self._subnet(host, self._places[host])}.2"
+        return self.address_at(host, self._places[host])
+
+    def address_at(self, host: str, place: int) -> str:
+        """Return the address of ``host`` at a place."""
+        return f"{self._subnet(host, place)}.2"
 
     def move(self, host: str) -> str:
         """Remove the address and the default route of ``host`` and give it those of its next place."""
@@ -126,6 +130,10 @@ class NatNetwork:
         """Return the present address of ``host``: a host behind another NAT may have the same one."""
         return self._internet.address(host)
 
+    def address_at(self, host: str, place: int) -> str:
+        """Return the public address of the router at a place of ``host``."""
+        return self._internet.public_address(self._router(host, place))
+
     def move(self, host: str) -> str:
         """Unplug ``host``, and plug it in behind the next router; return its private address there."""
         self._places[host] = (self._places[host] + 1) % PLACES
@@ -133,5 +141,8 @@ class NatNetwork:
 
     def _arrive(self, host: str) -> str:
         """Plug in ``host``: any four in a row are behind four routers, so no two share an address behind one router."""
-        place, (table, seat) = self._places[host], divmod(self._numbers[host], PLACES)
-        return self._internet.plug(host, list(_NATS)[(seat + place) % PLACES], PLACES * table + place)
+        place, table = self._places[host], self._numbers[host] // PLACES
+        return self._internet.plug(host, self._router(host, place), PLACES * table + place)
+
+    def _router(self, host: str, place: int) -> str:
+        return list(_NATS)[(self._numbers[host] + place) % PLACES]

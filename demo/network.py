@@ -49,6 +49,10 @@ class Network(Protocol):
         """Return the present address of ``host``."""
         ...
 
+    def address_at(self, host: str, place: int) -> str:
+        """Return the address of which others see ``host`` at one of its places, which are numbered from 0."""
+        ...
+
     def move(self, host: str) -> str:
         """Move ``host`` to its next address, at once and without a notice to its peers; return that address."""
         ...
@@ -82,7 +86,11 @@ class LoopbackNetwork:
 
     def address(self, host: str) -> str:
         """Return the present address of ``host``."""
-        return f"127.42.{self._numbers[host]}.{self._places[host] + 1}"
+        return self.address_at(host, self._places[host])
+
+    def address_at(self, host: str, place: int) -> str:
+        """Return the address of ``host`` at a place."""
+        return f"127.42.{self._numbers[host]}.{place + 1}"
 
     def move(self, host: str) -> str:
         """Choose the next address; the caller orders the process to use it."""

@@ -8,6 +8,7 @@ plan is drawn from a seed:
   outlive the server;
 - another is killed with ``kill -9`` and restarted between its two moves;
 - the server is killed with ``kill -9`` at about half time and restarted; in a domain two of them, one after the other;
+- in a domain, one server drains for a while before that, and one channel group moves after it;
 - Spark is killed with ``kill -9`` after that and restarted, if it matches all events.
 """
 
@@ -22,12 +23,15 @@ from demo.network import SERVER, SPARK
 from demo.users import User
 
 FIRST_MOVES = (0.04, 0.34)
+DRAIN_AT = 0.24
+DRAIN_END_AT = 0.42
 SWITCH_OFF_AT = 0.38
 SERVER_KILL_AT = 0.46
 NEXT_SERVER_KILL_AFTER = 0.08
 SPARK_KILL_AT = 0.54
 SWITCH_ON_AT = 0.60
 SECOND_MOVES = (0.62, 0.92)
+GROUP_MOVE_AT = 0.66
 AGENT_KILL_AT = 0.72
 
 
@@ -40,15 +44,34 @@ class Action(Enum):
     KILL = "is killed"
     KILL_SERVER = "the server is killed"
     KILL_SPARK = "Spark is killed"
+    DRAIN = "drains"
+    END_DRAIN = "takes sessions again"
+    MOVE_GROUP = "gives a channel group away"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One action once the fraction ``at`` of the events has been published; ``name`` is its target."""
+    """One action once the fraction ``at`` of the events has been published; ``name`` is its target.
+
+    ``to`` is the next leader of a channel group.
+    """
 
     at: float
     action: Action
     name: str = ""
+    to: str = ""
+
+
+def domain_plan(users: Sequence[User], seed: int, *, access: str, drained: str, leader: str, to: str) -> list[Step]:
+    """Return the steps of a run with a domain: the servers ``access`` and ``leader`` are killed, ``drained`` drains,
+    and a channel group moves from ``leader`` to another server.
+    """
+    own = [
+        Step(DRAIN_AT, Action.DRAIN, drained),
+        Step(DRAIN_END_AT, Action.END_DRAIN, drained),
+        Step(GROUP_MOVE_AT, Action.MOVE_GROUP, leader, to),
+    ]
+    return sorted([*plan(users, seed, killed_servers=(access, leader)), *own], key=lambda step: step.at)
 
 
 def plan(

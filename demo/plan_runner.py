@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from demo import DEPARTURE
+from demo.domain_operator import DomainOperator
 from demo.hosts import RunContext, ServerHost, TravellerHost
 from demo.plan import Action, Step
 from demo.spark_host import SparkHost
@@ -20,7 +22,7 @@ REJOIN_S: Final = 30.0
 
 
 class PlanRunner:
-    """Plays a plan with the travellers, the servers and the Spark of a run; a run without Spark has None."""
+    """Plays a plan with the travellers, the servers, and the Spark of a run or the operator of its domain."""
 
     def __init__(
         self,
@@ -28,11 +30,13 @@ class PlanRunner:
         servers: Mapping[str, ServerHost],
         spark: SparkHost | None,
         travellers: Mapping[str, TravellerHost],
+        operator: DomainOperator | None = None,
     ) -> None:
         self._context = context
         self._servers = servers
         self._spark = spark
         self._travellers = travellers
+        self._operator = operator
 
     async def play(self, steps: Sequence[Step]) -> None:
         """Do every step in turn. A long step continues beside the next ones; all are done when this returns."""
@@ -49,9 +53,17 @@ class PlanRunner:
             await asyncio.sleep(0.02)
 
     async def _do(self, step: Step, before: asyncio.Task[None] | None) -> None:
-        """Do one step once the previous one of the same traveller is done."""
+        """Do one step once the previous one of the same target is done."""
         if before is not None:
             await before
+        if self._operator is not None:
+            match step.action:
+                case Action.DRAIN:
+                    await self._operator.drain(step.name)
+                case Action.END_DRAIN:
+                    await self._operator.end_drain(step.name)
+                case Action.MOVE_GROUP:
+                    await self._operator.move_group(DEPARTURE, step.name, step.to)
         match step.action:
             case Action.MOVE:
                 await self._travellers[step.name].move()

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from demo import SPARK_SUBJECTS, flights, json_lines, network, sip_and_relay
 from demo.display import Display, RunState
+from demo.domain_operator import DomainOperator
 from demo.evidence import read_lines, write_evidence
 from demo.expected import Due, expected_events
 from demo.hosts import (
@@ -129,6 +130,7 @@ class Run:
         self._context = RunContext(options.work, net, crew, display.state, display.news, passwords, port)
         self._servers: dict[str, ServerHost] = {}
         self._spark: SparkHost | None = None
+        self._operator: DomainOperator | None = None
         self._place_servers()
         self._publisher = PublisherHost(self._context)
         self._travellers = {user.name: TravellerHost(self._context, user) for user in TRAVELLERS}
@@ -220,7 +222,7 @@ class Run:
     async def _publish_while_travellers_move(self) -> None:
         """Publish while the travellers roam. A failure is recorded and ends the play; the audit still follows."""
         self._publisher.begin()
-        show = PlanRunner(self._context, self._servers, self._spark, self._travellers)
+        show = PlanRunner(self._context, self._servers, self._spark, self._travellers, self._operator)
         steps = self._plan()
         try:
             async with asyncio.TaskGroup() as group:

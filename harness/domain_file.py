@@ -11,12 +11,15 @@ LINK_PORT: Final = 5601
 
 
 class Place(NamedTuple):
-    """Place of a server: its IP address, the port of its SIP, its roles, and the port of its links to other servers."""
+    """Place of a server: its IP address, the port of its SIP, its roles, the port of its links to other servers, and
+    the networks near to it.
+    """
 
     host: str
     sip_port: int
     roles: Sequence[str]
     link_port: int = LINK_PORT
+    networks: Sequence[str] = ()
 
 
 def place_servers(file: Path, places: Mapping[str, Place], tables: str = "") -> None:
@@ -31,6 +34,9 @@ def place_servers(file: Path, places: Mapping[str, Place], tables: str = "") -> 
             case "sip":
                 line = f'sip = "{places[server].host}:{places[server].sip_port}"'
             case "roles":
-                line = f"roles = {json.dumps(list(places[server].roles))}"
+                place = places[server]
+                line = f"roles = {json.dumps(list(place.roles))}"
+                if place.networks:
+                    line += f"\nnetworks = {json.dumps(list(place.networks))}"
         lines.append(line)
     file.write_text("\n".join([*lines, tables]) + "\n")

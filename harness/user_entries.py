@@ -1,13 +1,41 @@
-"""Entries of one user's sessions in a log, as plain Python: what the analytics make of the tables of a lake."""
+"""Entries of one user's sessions in logs, as plain Python: what the analytics make of the tables of a lake."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from pathlib import Path
 from typing import Any
 
 from wanderbus import records
 from wanderbus.broker.state.drops import drops_of
-from wanderbus.pipeline.analytics.user_fold import FoldEntry
+from wanderbus.pipeline.analytics.handovers import Handover
+from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking
+from wanderbus.pipeline.analytics.user_logs import UserLogs
+from wanderbus.pipeline.lake_offsets import base_of
+from wanderbus.runtime.log.log_reader import oldest_record, read_log
+from wanderbus.runtime.segment_files import end_of_log
+
+
+def records_of(log: Path) -> list[records.AnyRecord]:
+    """Return all records of a log."""
+    frames = read_log(log, oldest_record(log), end_of_log(log))
+    return [records.decode_record(frame.payload) for frame in frames]
+
+
+def followed(
+    user: str, logs: Mapping[str, Iterable[records.AnyRecord]]
+) -> tuple[list[Fate | Taking], list[Handover], UserLogs]:
+    """Follow a user's sessions through the logs of these servers; return what they settle, and the handovers."""
+    every: list[Sequence[FoldEntry]] = [
+        [each._replace(offset=each.offset + base_of(place)) for each in entries_of(log, user)]
+        for place, log in enumerate(logs.values())
+    ]
+    fold = UserLogs(list(logs))
+    found = [each for entry in merge(*every, key=lambda each: each.at_us) for each in fold.step(entry)]
+    rest = list(fold.close())
+    found += [each for each in rest if not isinstance(each, Handover)]
+    return found, [each for each in rest if isinstance(each, Handover)], fold
 
 
 def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[FoldEntry]:

@@ -295,6 +295,45 @@ def test_the_servers_outage_is_shaded_across_every_strip() -> None:
     assert "server killed, down 1.2 s" in html
 
 
+def of_domain() -> dict[str, list[dict[str, Any]]]:
+    """Evidence of a run in which ana's session walks twice, and eve's stays."""
+
+    def walk(source: str, target: str, cause: str, fenced_us: int, imported_us: int) -> dict[str, Any]:
+        times = {"fenced_us": fenced_us, "imported_us": imported_us, "gap_us": None}
+        return {"user": ANA, "source": source, "target": target, "cause": cause, **times}
+
+    return {
+        **EVIDENCE,
+        "homes": [{"user": ANA, "server": "s1"}, {"user": EVE, "server": "s2"}],
+        "walks": [
+            walk("s1", "s2", "network", 2_000_000, 2_100_000),
+            walk("s2", "s3", "drain", 4_000_000, 4_000_000),
+        ],
+        "drains": [{"who": "s2", "from_us": 3_000_000, "to_us": 5_000_000}],
+        "group_moves": [{"subject": "Departure", "who": "s4", "to": "s5", "from_us": 4_000_000, "to_us": 4_500_000}],
+    }
+
+
+def test_the_walks_are_drawn_server_by_server() -> None:
+    gaps = {"p50": 3.0, "p95": 41.0, "max": 60.0}
+    walks = {"moved": 2, "causes": {"network": 1, "drain": 1}, "gap_ms": gaps}
+    html = page(result(handovers=walks), of_domain())
+    strips = html[html.index("Where the sessions were") :]
+    stays = re.findall(r"<i class='at (s\d)' style='left:([\d.]+)%;width:([\d.]+)%' title='([^']+)'", strips)
+    assert stays == [
+        ("s1", "0.00", "25.00", "at s1"),
+        ("s2", "27.50", "47.50", "at s2, because of the network of the new address"),
+        ("s3", "75.00", "25.00", "at s3, because of the drain of the server"),
+        ("s2", "0.00", "100.00", "at s2"),
+    ]
+    assert "<i class='band drain' style='left:50.00%;width:50.00%' title='s2 drains'></i>" in strips
+    assert strips.count("<i class='group' style='left:87.50%'></i>") == 2
+    assert "s5 leads Departure in place of s4" in strips
+    assert "2 handovers of sessions: 1 because of the network of the new address and 1 because of the drain" in strips
+    assert "3 ms or less in half of them, 41 ms in 95 %, and 60 ms at most" in strips
+    assert "Where the sessions were" not in page(result(), EVIDENCE)
+
+
 def test_every_plot_has_an_axis_with_ticks_and_a_unit() -> None:
     for html, unit in (
         (html_plots.timeline(EVIDENCE), "seconds since the first event"),

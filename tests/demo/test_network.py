@@ -27,6 +27,7 @@ def test_loopback_addresses_are_distinct_and_come_round() -> None:
     seen = [net.address("ana"), *(net.move("ana") for _ in range(PLACES))]
     assert len(set(seen)) == PLACES
     assert seen[0] == seen[-1]
+    assert seen[:-1] == [net.address_at("ana", place) for place in range(PLACES)]
     assert net.address("server") not in seen
     assert net.command("ana", ["true"]) == ["true"]
 
@@ -94,6 +95,7 @@ def test_a_move_takes_the_old_address_away_and_the_new_one_is_reached(net: Names
     shown = subprocess.run(
         net.command("bruno", ["ip", "-4", "addr"]), capture_output=True, text=True, check=True
     ).stdout
+    assert [old, new] == [net.address_at("bruno", place) for place in (0, 1)]
     assert new in shown
     assert old not in shown
     assert net._namespaces.source_seen("server", net.address("server"), by="bruno") == new
@@ -124,5 +126,7 @@ def test_behind_nat_every_place_is_behind_another_public_address(behind_nat: Nat
             address = behind_nat.address("server")
             seen.setdefault(host, []).append(behind_nat._internet.namespaces.source_seen("server", address, by=host))
             behind_nat.move(host)
+    for host, addresses in seen.items():
+        assert addresses == [behind_nat.address_at(host, place) for place in range(PLACES)]
     assert all(len(set(addresses)) == PLACES and "" not in addresses for addresses in seen.values())
     assert all(one != other for one, other in zip(*seen.values(), strict=True))

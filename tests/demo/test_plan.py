@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from demo import ARRIVAL, DEPARTURE, SUBJECTS, flights
 from demo.expected import expected_events
-from demo.plan import SERVER_KILL_AT, SWITCH_ON_AT, Action, plan
+from demo.plan import SERVER_KILL_AT, SWITCH_ON_AT, Action, domain_plan, plan
 from demo.users import TRAVELLERS, User
 from wanderbus import filters
 
@@ -103,3 +103,17 @@ def test_several_servers_are_killed_one_after_the_other() -> None:
     kills = [step for step in plan(TRAVELLERS, 3, killed_servers=("s2", "s4")) if step.action is Action.KILL_SERVER]
     assert [step.name for step in kills] == ["s2", "s4"]
     assert SERVER_KILL_AT == kills[0].at < kills[1].at < SWITCH_ON_AT
+
+
+def test_a_domain_drains_a_server_before_the_kills_and_moves_a_group_after_them() -> None:
+    steps = domain_plan(TRAVELLERS, 3, access="s2", drained="s3", leader="s4", to="s5")
+    own = {Action.DRAIN, Action.END_DRAIN, Action.MOVE_GROUP}
+    assert [step for step in steps if step.action not in own] == plan(TRAVELLERS, 3, killed_servers=("s2", "s4"))
+    places = [(step.action, step.name) for step in steps if step.action in own or step.action is Action.KILL_SERVER]
+    assert places == [
+        (Action.DRAIN, "s3"),
+        (Action.END_DRAIN, "s3"),
+        (Action.KILL_SERVER, "s2"),
+        (Action.KILL_SERVER, "s4"),
+        (Action.MOVE_GROUP, "s4"),
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -298,9 +298,9 @@ def forget_the_seam_in_a_restart(patch: Patch) -> None:
     is_read, write, start = replays.is_read, CatchUp._write, DomainNode.start
     known = set[Cut]()
 
-    def remembered(self: CatchUp, session: Any, row: SubscriptionRow, *rest: Any, **more: Any) -> None:
-        write(self, session, row, *rest, **more)
-        known.update(row.read_below)
+    def remembered(self: CatchUp, session: Any, rows: Sequence[SubscriptionRow], *rest: Any, **more: Any) -> None:
+        write(self, session, rows, *rest, **more)
+        known.update(cut for row in rows for cut in row.read_below)
 
     def forgetful(self: DomainNode) -> None:
         known.clear()

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import merge
 from pathlib import Path
 
 import pytest
 
 import wanderbus
-from harness.user_entries import entries_of
+from harness.user_entries import followed, records_of
 from tests.api.event_domain import Domain
 from tests.api.world import SUBJECT, numbers, publish, run, service, until
 from tests.spark.analytics.test_user_fold import counters, magnitudes, own_counters
 from wanderbus.broker.state.rows import SessionRow
-from wanderbus.pipeline.analytics.handovers import Handover
-from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking
-from wanderbus.pipeline.analytics.user_logs import UserLogs
-from wanderbus.pipeline.lake_offsets import base_of
-from wanderbus.records import AnyRecord, Replayed, decode_record
-from wanderbus.runtime.log.log_reader import oldest_record, read_log
-from wanderbus.runtime.segment_files import end_of_log
+from wanderbus.records import AnyRecord, Replayed
 from wanderbus.subscription import Frequency, QueuePolicy
 
 pytestmark = pytest.mark.integration
@@ -51,26 +44,6 @@ def moved_rows(servers: Mapping[str, wanderbus.Server]) -> list[SessionRow]:
     return sorted(found, key=lambda row: row.is_fenced)
 
 
-def records_of(domain: Domain, name: str) -> Sequence[AnyRecord]:
-    log = domain.data_dir(name) / "log"
-    first, end = oldest_record(log), end_of_log(log)
-    assert first == 0
-    return [decode_record(frame.payload) for frame in read_log(log, first, end)]
-
-
-def folded(logs: Sequence[Sequence[AnyRecord]]) -> tuple[list[Fate | Taking], list[Handover], UserLogs]:
-    """Return what alice's entries in the logs of a domain settle, and her handovers."""
-    every: list[list[FoldEntry]] = [
-        [each._replace(offset=each.offset + base_of(place)) for each in entries_of(log, ALICE)]
-        for place, log in enumerate(logs)
-    ]
-    fold = UserLogs(PLACES)
-    found = [each for entry in merge(*every, key=lambda each: each.at_us) for each in fold.step(entry)]
-    rest = list(fold.close())
-    found += [each for each in rest if not isinstance(each, Handover)]
-    return found, [each for each in rest if isinstance(each, Handover)], fold
-
-
 def accepted_us(logs: Sequence[Sequence[AnyRecord]]) -> dict[int, int]:
     """Return the times of the events that came while a subscription read the last piece of a log, by notification."""
     return {
@@ -94,8 +67,9 @@ def test_t08_figures_are_the_counters_of_the_servers_after_a_session_moved(tmp_p
             return moved_rows(servers)
 
     own, *others = run(story())
-    logs = [records_of(domain, name) for name in PLACES]
-    found, handovers, fold = folded(logs)
+    written = {name: records_of(domain.data_dir(name) / "log") for name in PLACES}
+    logs = list(written.values())
+    found, handovers, fold = followed(ALICE, written)
     assert not own.is_fenced
     counted = counters(found, own.name, accepted_us(logs))
     assert {**counted, "queued_max": 0} == {**own_counters(own), "queued_max": 0}

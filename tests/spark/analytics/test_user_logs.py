@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from heapq import merge
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from harness.user_entries import entries_of
+from harness.user_entries import entries_of, followed
 from tests.broker.desk import ALICE, BOB
 from tests.log_files import write_records
 from tests.peers.handover_town import KEY, NAMES, Server, Town
@@ -19,7 +18,7 @@ from tests.spark.domain_logs import fill
 from wanderbus.broker.sessions.handover_messages import MoveSession
 from wanderbus.pipeline.analytics import GoldTables, analyse, lake_tables, user_logs
 from wanderbus.pipeline.analytics.handovers import Handover
-from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking
+from wanderbus.pipeline.analytics.user_fold import Fate, Taking
 from wanderbus.pipeline.analytics.user_logs import UserLogs
 from wanderbus.pipeline.history import versions_of
 from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG, base_below, base_of
@@ -29,27 +28,9 @@ DEVICES = ("phone", "laptop")
 MINUTE_US = 60_000_000
 
 
-def in_order(town: Town, names: Sequence[str] = NAMES) -> Iterable[FoldEntry]:
-    """Return Alice's entries in several logs, in the order of the lake."""
-    logs = []
-    for number, name in enumerate(names):
-        written = map(decode_record, town[name].log)
-        own = [each._replace(offset=each.offset + base_of(number)) for each in entries_of(written, ALICE)]
-        logs.append(own)
-    return merge(*logs, key=lambda each: each.at_us)
-
-
 def folded(town: Town, names: Sequence[str] = NAMES) -> tuple[list[Fate | Taking], list[Handover], UserLogs]:
-    """Return what the entries settle, and the handovers."""
-    logs = UserLogs(names)
-    found: list[Fate | Taking] = [each for entry in in_order(town, names) for each in logs.step(entry)]
-    handovers = []
-    for each in logs.close():
-        if isinstance(each, Handover):
-            handovers.append(each)
-        else:
-            found.append(each)
-    return found, handovers, logs
+    """Return what Alice's entries in several logs settle, and the handovers."""
+    return followed(ALICE, {name: [decode_record(each) for each in town[name].log] for name in names})
 
 
 class Walk:

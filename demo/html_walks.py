@@ -1,0 +1,70 @@
+"""Plot of the walks: the server that had each traveller's session over time, and what moved or drained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Final
+
+from demo.html_plots import Lines, band, flag, flags, name_of, outages, plot, row, time_scale
+
+STYLE: Final = """
+.at { top: .25rem; bottom: .45rem; padding-left: .3rem; box-sizing: border-box; overflow: hidden; white-space: nowrap;
+  font-style: normal; font-size: .75rem; line-height: 1.4rem; color: #fff; }
+.s1 { background: #2f6fde; } .s2 { background: #8a4fbf; } .s3 { background: #1a7f6b; }
+.drain { background: repeating-linear-gradient(135deg, var(--ink) 0 2px, transparent 2px 6px); }
+.group { top: 0; bottom: 0; width: 2px; background: var(--ink); }
+.key .at { padding: 0; } .key .group { width: 2px; }
+.walks .move { border-bottom-color: var(--ink); } .walks .area { overflow: hidden; }
+.deed { position: relative; height: 1.3rem; font-size: .75rem; } .deed span { position: absolute; white-space: nowrap; }
+.deed i { position: absolute; } .deed .drain { top: .2rem; bottom: .2rem; } .deed .drain + span { padding: 0 .3rem; }
+"""
+
+CAUSES: Final[Mapping[str, str]] = {"network": "the network of the new address", "drain": "the drain of the server"}
+
+
+def walks(evidence: Mapping[str, Lines]) -> str:
+    """Return a strip for each traveller: the servers of its session, one after another, and its changes of address."""
+    x, seconds = time_scale(evidence)
+    across = outages(evidence, x)
+    across += [f"<i class='group' style='left:{x(each['to_us']):.2f}%'></i>" for each in evidence["group_moves"]]
+    rows = [*_deeds(evidence, x), flags(evidence, x)]
+    rows += [_strip(home["user"], home["server"], evidence, x, across) for home in evidence["homes"]]
+    servers = sorted({home["server"] for home in evidence["homes"]})
+    names = "".join(f"<li><i class='at {escape(each)}'></i>session at {escape(each)}</li>" for each in servers)
+    key = (
+        f"<ul class='key'>{names}<li><i class='move'></i>change of address</li><li><i class='drain'></i>server drains"
+        "</li><li><i class='outage'></i>a server down</li><li><i class='group'></i>channel group moves</li></ul>"
+    )
+    drawn = plot("servers of each session over time", rows, seconds, "seconds since the first event")
+    return f"<div class='walks'>{key}{drawn}</div>"
+
+
+def _strip(user: str, home: str, evidence: Mapping[str, Lines], x: Callable[[int], float], across: list[str]) -> str:
+    own = [walk for walk in evidence["walks"] if walk["user"] == user]
+    begins = [(0.0, home, ""), *((x(each["imported_us"]), each["target"], each["cause"]) for each in own)]
+    ends = [*(x(each["fenced_us"]) for each in own), 100.0]
+    parts = []
+    for (begin, server, cause), end in zip(begins, ends, strict=True):
+        title = f"at {server}" + (f", because of {CAUSES.get(cause, cause)}" if cause else "")
+        style = f"left:{begin:.2f}%;width:{max(end - begin, 0.2):.2f}%"
+        parts.append(f"<i class='at {server}' style='{style}' title='{escape(title, quote=True)}'>{server}</i>")
+    parts += [
+        f"<i class='move' style='left:{x(move['moved_us']):.2f}%' title='to {move['address']}'></i>"
+        for move in evidence["moves"]
+        if move["user"] == user
+    ]
+    count = f"{len(own)} walk{'' if len(own) == 1 else 's'}" if own else "stays"
+    return row(name_of(user), count, f"<div class='area'>{''.join([*parts, *across])}</div>")
+
+
+def _deeds(evidence: Mapping[str, Lines], x: Callable[[int], float]) -> list[str]:
+    """Return a line for each server that drained, with its time, and for each channel group that moved."""
+    drains = [
+        flag("deed", f"{each['who']} drains", x(each["to_us"]), band(each, "drain", f"{each['who']} drains", x))
+        for each in evidence["drains"]
+    ]
+    return drains + [
+        flag("deed", f"{each['to']} leads {each['subject']} in place of {each['who']}", x(each["to_us"]))
+        for each in evidence["group_moves"]
+    ]
