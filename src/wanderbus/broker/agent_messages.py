@@ -90,6 +90,7 @@ class AgentMessages:
             return
         if link.session is None:
             if isinstance(message, protocol.Attach):
+                self._groups.greet(link)  # before the events of these groups
                 self._devices.attach(link, message)
                 self._groups.attached(link)
             return

@@ -22,6 +22,7 @@ from wanderbus.broker.extensions import Extensions
 from wanderbus.broker.groups.group_move import TIMER as GROUP_MOVE
 from wanderbus.broker.groups.groups import Groups
 from wanderbus.broker.groups.known_leaders import use_leaders
+from wanderbus.broker.groups.replaced_leaders import ReplacedLeaders
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.history.leader_pieces import LeaderPieces
@@ -198,7 +199,9 @@ class Broker:
             self._peers.decentralised,
             former,
         )
-        self._groups = Groups(basics, self._interest, filters, engine, self._settled, publishing, self._questions)
+        replaced = ReplacedLeaders(basics, subscriptions, self._peers)
+        parts = self._interest, filters, engine, self._settled, publishing, self._questions, replaced
+        self._groups = Groups(basics, *parts)
         self._admin = Admin(basics, self._devices, self.engine, self._phases, self._groups)
         self._messages = AgentMessages(
             basics,

@@ -165,11 +165,12 @@ class OrderedInterestChanged(Output, frozen=True):
     """Subscriptions here that begin, each with the subject and filter of its entries, and those that end.
 
     Each has a name that is used once. :class:`InterestEffective` reports when those that begin are effective at
-    all leaders of their subjects.
+    all leaders of their subjects, or at the server ``at`` alone.
     """
 
     added: Mapping[str, tuple[tuple[str, Filter], ...]]
     removed: tuple[str, ...] = ()
+    at: str = ""
 
 
 class InterestEffective(Input, frozen=True):

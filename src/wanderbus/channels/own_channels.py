@@ -78,6 +78,12 @@ class OwnChannels:
         has_ordered = self.decentralised is None or self.decentralised.has_ordered
         return has_ordered and self.server in self.directory.table.servers
 
+    def ordered_group(self, subject: str) -> int | None:
+        """Return the channel group of the events of ``subject``; None if its channel is decentralised."""
+        if self.decentralised is not None and self.decentralised.has(subject):
+            return None
+        return self.directory.groups.group_of(subject)
+
     def leaders(self, subjects: Iterable[str]) -> frozenset[str]:
         """Return the leaders of ordered channels whose events a subscription to ``subjects`` can match.
 

@@ -179,11 +179,12 @@ class LeaderSessions:
         """Pass new and ended subscriptions to the leaders of their subjects; return their sessions."""
         touched: dict[str, LeaderSession] = {}
         of_leader: dict[str, dict[str, list[tuple[str, Filter]]]] = {}
+        only = frozenset([changed.at]) if changed.at else None
         for subscription, entries in changed.added.items():
             for subject, interest in entries:
-                for leader in self._channels.other_leaders([subject]):
+                for leader in only or self._channels.other_leaders([subject]):
                     of_leader.setdefault(leader, {}).setdefault(subscription, []).append((subject, interest))
-            self._leaders[subscription] = self._channels.other_leaders(subject for subject, _ in entries)
+            self._leaders[subscription] = only or self._channels.other_leaders(subject for subject, _ in entries)
         units = 0.0
         for leader, added in sorted(of_leader.items()):
             session = touched[leader] = self._sessions[leader]

@@ -113,12 +113,14 @@ class Drain(AgentMessage, frozen=True, tag=41):
 class MoveGroup(AgentMessage, frozen=True, tag=42):
     """Let another ``server`` of the domain lead a channel group: that with a number, or that of a subject.
 
-    A server that does not lead the group passes the request to the one that does.
+    The leader of the group decides about it, or with ``force`` the next one, because the leader is gone. Any other
+    server passes the request on.
     """
 
     request: int
     group: int | str
     server: str
+    force: bool = False
 
 
 class GroupPrepared(AgentMessage, frozen=True, tag=43):
@@ -146,21 +148,26 @@ ServerMessage = SettleInterest | GroupPrepared | GroupPublishersKnown
 
 
 class LedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A channel group that has moved: its leader, the epoch, and the leader before."""
+    """A channel group that has moved: its leader, the epoch, and the leader before, which was gone if it is forced."""
 
     group: int
     server: str
     epoch: int
     former: str
+    forced: bool = False
 
 
 class MovingGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A channel group that its leader is about to give to the server ``target``, under ``epoch``."""
+    """A channel group that its leader is about to give to the server ``target``, under ``epoch``.
+
+    If it is ``forced``, the leader is gone, and the target itself says so.
+    """
 
     group: int
     target: str
     epoch: int
     attempt: int
+    forced: bool = False
 
 
 class GroupLeaders(BrokerMessage, frozen=True, tag=18):

@@ -8,12 +8,14 @@ from wanderbus.records.bases import Record
 class GroupPrepared(Record, frozen=True, tag="group_prepared", kw_only=True):
     """The server ``target`` is about to lead ``group``, under ``epoch``.
 
-    This server wants the events of the group there too, until :class:`GroupMoved` or :class:`GroupStays`.
+    This server wants the events of the group there too, until :class:`GroupMoved` or :class:`GroupStays`. With
+    ``forced`` the target decides about the move, because the leader is gone.
     """
 
     group: int
     target: str
     epoch: int
+    forced: bool = False
 
 
 class GroupStays(Record, frozen=True, tag="group_stays", kw_only=True):
@@ -38,7 +40,7 @@ class GroupMoved(Record, frozen=True, tag="group_moved", kw_only=True):
     """The server ``server`` leads ``group`` under ``epoch``, after ``former``; ``servers`` are all that may lead.
 
     At the former leader this record is the fence: it accepts no event of the group from here on. The new one accepts
-    them from its record on.
+    them from its record on. With ``forced`` the former leader was gone, and the record of the new one is the fence.
     """
 
     group: int
@@ -46,6 +48,7 @@ class GroupMoved(Record, frozen=True, tag="group_moved", kw_only=True):
     epoch: int
     former: str
     servers: tuple[str, ...]
+    forced: bool = False
 
 
 OfGroups = GroupPrepared | GroupStays | GroupPublishersTaken | GroupMoved

@@ -18,14 +18,14 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.basics import Basics
-from wanderbus.broker.groups.known_leaders import PUBLISHERS_MAX, KnownLeaders
-from wanderbus.broker.groups.moving_group import GivenGroup, Stage
+from wanderbus.broker.groups.known_leaders import PUBLISHERS_MAX, KnownLeaders, epochs_of
+from wanderbus.broker.groups.moving_group import GivenGroup, Stage, head_for, taken_by
 from wanderbus.broker.history.leader_questions import LeaderQuestions, is_last
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.server_users import server_of, server_user
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.state.exported_session import encode_publishers
-from wanderbus.broker.state.rows import device_key, session_key
+from wanderbus.channels.directory import Leader
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import Refused
 from wanderbus.machine import SetTimer
@@ -46,9 +46,6 @@ SEND_S: Final = 5.0
 
 PART_ROWS: Final = 1_000
 """Publishers in one part."""
-
-_SESSION: Final = "default"
-_DEVICE: Final = "server"
 
 
 class GroupMove:
@@ -76,20 +73,25 @@ class GroupMove:
     # Requests ---------------------------------------------------------------------------------------------------
 
     def ask(self, link: Link, request: protocol.MoveGroup) -> None:
-        """Begin a move, or let the leader of the group begin it; it is answered when the next one leads."""
+        """Begin a move, or let the leader of the group begin it; it is answered when the next one leads.
+
+        If the leader is gone, the next one begins it.
+        """
         table, here = self._channels.directory.table, self._channels.server
         group = self._group_of(request.group)
         present = table.leaders[group]
         if present.server == request.server == here:
             self._answer(link, request.request, group, present.server, present.epoch)
-        elif present.server == here:
-            table.relocated(group, request.server, epoch=present.epoch)
-            self._begin(link, request, group, present.epoch + 1)
+            return
+        table.relocated(group, request.server, epoch=present.epoch)
+        decides = request.server if request.force else present.server
+        if decides == here:
+            self._begin(link, request, group, present)
         elif link.is_server:
             raise Refused(f"{present.server} leads channel group {group}; try again later")
         else:
             passed = msgspec.structs.replace(request, group=group)
-            self._questions.ask(present.server, passed, partial(self._pass_answer, link, request.request))
+            self._questions.ask(decides, passed, partial(self._pass_answer, link, request.request))
 
     def _group_of(self, asked: int | str) -> int:
         """Return the group that is meant; raise :class:`Refused` if it has no ordered channel."""
@@ -109,17 +111,21 @@ class GroupMove:
         if self._links.is_open(link) and is_last(answer):
             self._links.send(link, msgspec.structs.replace(answer, request=number))
 
-    def _begin(self, link: Link, request: protocol.MoveGroup, group: int, epoch: int) -> None:
+    def _begin(self, link: Link, request: protocol.MoveGroup, group: int, present: Leader) -> None:
         if self._move is not None:
             raise Refused(f"channel group {self._move.moving.group} is on its way already; try again later")
+        gone = {present.server} if request.force else set()
         for server in self._channels.others:
-            if not any(each.session for each in self._links.of_user(server_user(server, self._domain))):
+            if server not in gone and not any(
+                each.session for each in self._links.of_user(server_user(server, self._domain))
+            ):
                 raise Refused(
                     f"{server} cannot be reached, and every server has to know the next leader; try again later"
                 )
         self._last_attempt = attempt = max(self._last_attempt + 1, self._state.wall_us)
-        moving = MovingGroup(group, request.server, epoch, attempt)
-        everyone = {self._channels.server, *self._channels.others}
+        epoch = present.epoch + epochs_of(request.force)
+        moving = MovingGroup(group, request.server, epoch, attempt, request.force)
+        everyone = {self._channels.server, *self._channels.others} - gone
         self._move = move = GivenGroup(moving, link, request.request, everyone)
         self._wait(move, "preparing", PREPARE_S)
         self._leaders.begin(moving)
@@ -128,10 +134,8 @@ class GroupMove:
     # Answers of other servers -----------------------------------------------------------------------------------
 
     def attached(self, link: Link) -> None:
-        """Tell a server on a new link how things are, if groups have moved; repeat what it may not have got."""
-        if self._state.groups.rows:
-            self._leaders.greet(link.link)
-        if (move := self._at("sending")) is not None and link.user == server_user(move.moving.target, self._domain):
+        """Send again to the next leader, on a new link, what it may not have got."""
+        if (move := self._at("sending")) is not None and link.user == self._user(move.moving.target):
             self._send_part(move)
 
     def take(self, link: Link, message: GroupPrepared | GroupPublishersKnown) -> None:
@@ -163,9 +167,11 @@ class GroupMove:
             self._stay(move, f"{server}: {reason}")
             return
         move.unprepared.discard(server)
-        if not move.unprepared:
+        if not move.unprepared and move.moving.forced:
+            self._fence(move)
+        elif not move.unprepared:
             self._settled.paused.add(move.moving.group)
-            move.heads = {each: self._head(each) for each in self._channels.others}
+            move.heads = {each: head_for(self._state, self._user(each)) for each in self._channels.others}
             self._wait(move, "pausing", PAUSE_S)
 
     def _at(self, stage: str, attempt: int | None = None) -> GivenGroup | None:
@@ -179,6 +185,10 @@ class GroupMove:
     def go_on(self) -> None:
         """Go on once all other servers have taken what was accepted before the pause."""
         self._leaders.go_on()
+        if (move := self._at("preparing")) is not None and move.moving.forced:
+            leader = self._channels.directory.table.leaders[move.moving.group].server
+            if self._leaders.reaches(leader):
+                self._stay(move, f"{leader} can be reached again; move the group without force")
         if (move := self._at("pausing")) is None or self._awaited(move):
             return
         publishers = self._state.groups.publishers_of(self._state, move.moving.group)
@@ -213,26 +223,20 @@ class GroupMove:
     def _awaited(self, move: GivenGroup) -> str:
         """Return what the fence waits for, "" if for nothing."""
         for server, head in move.heads.items():
-            if self._taken(server) < head:
+            if taken_by(self._state, self._user(server)) < head:
                 return f"{server} has not taken the events before it within {PAUSE_S:g} s"
         return self._refused_outbox()
+
+    def _user(self, server: str) -> str:
+        return server_user(server, self._domain)
 
     def _refused_outbox(self) -> str:
         """Return at which server an outbox has to repeat an event here, "" if at none: it may be one of the group."""
         for server in self._channels.others:
-            for link in self._links.of_user(server_user(server, self._domain)):
+            for link in self._links.of_user(self._user(server)):
                 if link.outbox_order:
                     return f"an outbox at {server} has to send an event again that was refused"
         return ""
-
-    def _head(self, server: str) -> int:
-        """Return the last number in the session of a server here."""
-        session = self._state.sessions.get(session_key(server_user(server, self._domain), _SESSION))
-        return 0 if session is None or not session.waiting else session.next - 1
-
-    def _taken(self, server: str) -> int:
-        device = self._state.devices.get(device_key(server_user(server, self._domain), _DEVICE))
-        return 0 if device is None else device.taken
 
     def _send_part(self, move: GivenGroup) -> None:
         """Send the next part of the publishers, or write the fence if all are known there."""
@@ -242,21 +246,30 @@ class GroupMove:
                 self._stay(move, reason)
                 return
             self._wait(move, "fenced", SEND_S)
-            led = LedGroup(moving.group, moving.target, moving.epoch, self._channels.server)
-            self._leaders.adopt(led)
-            self._leaders.begin()
+            self._fence(move)
             return
         message = GroupPublishers(moving.group, moving.attempt, move.part, move.parts[move.part])
-        for link in self._links.of_user(server_user(moving.target, self._domain)):
+        for link in self._links.of_user(self._user(moving.target)):
             if link.session is not None:
                 self._links.send(link, message)
+
+    def _fence(self, move: GivenGroup) -> None:
+        """Let the next leader lead: from this record on at its former leader, or here if that was gone."""
+        moving = move.moving
+        former = self._channels.directory.table.leaders[moving.group].server
+        self._leaders.adopt(LedGroup(moving.group, moving.target, moving.epoch, former, moving.forced))
+        self._leaders.begin()
+        if moving.forced:
+            self._move = None
+            self._answer(move.link, move.request, moving.group, moving.target, moving.epoch)
 
     def _stay(self, move: GivenGroup, reason: str) -> None:
         """Give up a move before its fence."""
         self._move = None
         self._leaders.stay(move.moving.group)
         self._leaders.begin()
-        self._refuse(move, f"channel group {move.moving.group} stays at {self._channels.server}: {reason}")
+        leader = self._channels.directory.table.leaders[move.moving.group].server
+        self._refuse(move, f"channel group {move.moving.group} stays at {leader}: {reason}")
 
     def _wait(self, move: GivenGroup, stage: Stage, seconds: float) -> None:
         move.stage, move.deadline = stage, self._links.now + seconds

@@ -82,21 +82,23 @@ class GroupMoves:
         """Apply a record at ``offset``."""
         group, row = record.group, self.row(record.group)
         match record:
-            case records.GroupPrepared(target=target):
-                self._put(group, msgspec.structs.replace(row, target=target))
+            case records.GroupPrepared(target=target, forced=forced):
+                self._put(group, msgspec.structs.replace(row, target=target, is_forced=forced))
             case records.GroupStays(is_reset=is_reset):
                 if row.leader != state.server or is_reset:
                     self._forget_publishers(group)
-                self._put(group, GroupRow() if is_reset else msgspec.structs.replace(row, target=""))
+                stays = msgspec.structs.replace(row, target="", is_forced=False)
+                self._put(group, GroupRow() if is_reset else stays)
             case records.GroupPublishersTaken(publishers=publishers, is_first=is_first):
                 if is_first:
                     self._forget_publishers(group)
                 for publisher, published in decode_publishers(publishers).items():
                     self.put_publisher(group, publisher, published)
-            case records.GroupMoved(server=server, epoch=epoch, former=former, servers=servers):
+            case records.GroupMoved(server=server, epoch=epoch, former=former, servers=servers, forced=forced):
                 if server != state.server:
                     self._forget_publishers(group)
-                self._put(group, GroupRow(server, epoch, former, servers, offset))
+                forced_epoch = epoch if forced else row.forced_epoch
+                self._put(group, GroupRow(server, epoch, former, servers, offset, forced_epoch=forced_epoch))
 
     def _put(self, group: int, row: GroupRow) -> None:
         if row == GroupRow():

@@ -10,6 +10,7 @@ from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.groups.group_move import GroupMove
 from wanderbus.broker.groups.known_leaders import KnownLeaders
+from wanderbus.broker.groups.replaced_leaders import ReplacedLeaders
 from wanderbus.broker.history.leader_questions import LeaderQuestions
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import GroupsArrived, LeaderLinkChanged
@@ -33,12 +34,13 @@ class Groups:
         settled: SettledInterest,
         publishing: Publishing,
         questions: LeaderQuestions,
+        replaced: ReplacedLeaders,
     ) -> None:
         self._state = basics.state
         self._channels = channels = basics.channels
         self._leaders: KnownLeaders | None = None
         if channels is not None:
-            self._leaders = KnownLeaders(basics, channels, interest, filters, engine, settled, publishing)
+            self._leaders = KnownLeaders(basics, channels, interest, filters, engine, settled, publishing, replaced)
             self._move = GroupMove(basics, channels, self._leaders, questions, settled)
 
     def start(self) -> None:
@@ -50,8 +52,13 @@ class Groups:
         """Return whether the channel of ``subject`` is about to have another leader."""
         return self._leaders is not None and self._leaders.is_moving(subject)
 
+    def greet(self, link: Link) -> None:
+        """Tell another server on a new link how things are, if groups have moved."""
+        if self._leaders is not None and link.is_server and self._state.groups.rows:
+            self._leaders.greet(link.link)
+
     def attached(self, link: Link) -> None:
-        """Tell another server on a new link how things are."""
+        """Send again to another server on a new link what it may not have got."""
         if self._leaders is not None and link.is_server and link.session is not None:
             self._move.attached(link)
 
@@ -93,4 +100,11 @@ class Groups:
         for group, row in sorted(self._state.groups.items()):
             assert self._channels is not None
             leader = self._channels.directory.table.leaders[group]
-            yield {"group": group, "leader": leader.server, "epoch": leader.epoch, "target": row.target}
+            yield {
+                "group": group,
+                "leader": leader.server,
+                "epoch": leader.epoch,
+                "former": row.former,
+                "was_forced": row.was_forced,
+                "target": row.target,
+            }

@@ -7,22 +7,26 @@ group away is :mod:`wanderbus.broker.groups.group_move`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Final
 
 from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
-from wanderbus.broker.groups.moving_group import Preparation, Report
+from wanderbus.broker.groups.moving_group import Preparation, Report, head_for, taken_by
+from wanderbus.broker.groups.replaced_leaders import ReplacedLeaders
 from wanderbus.broker.interest.index_entries import subjects_of
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import GroupsArrived, LeaderLinkChanged, SendToLeader
 from wanderbus.broker.publish.acceptance import DISK_FULL
 from wanderbus.broker.publish.publishing import Publishing
 from wanderbus.broker.servers.interest_requests import InterestRequests
+from wanderbus.broker.servers.server_users import server_user
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.state.exported_session import decode_publishers
+from wanderbus.broker.state.replays import leader_span
+from wanderbus.broker.state.rows import GroupRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.directory import Leader
 from wanderbus.channels.own_channels import OwnChannels
@@ -39,8 +43,16 @@ from wanderbus.subscription import Subscription
 
 _NO_ATTEMPT: Final = 0
 
+_FORCED_EPOCHS: Final = 2
+"""Epochs by which a group advances whose leader is gone: that may have written a fence of which nobody knows."""
+
 PUBLISHERS_MAX: Final = 200_000
 """Largest number of publishers that move with a group: events wait meanwhile."""
+
+
+def epochs_of(forced: bool) -> int:
+    """Return the number of epochs by which a group advances that moves."""
+    return _FORCED_EPOCHS if forced else 1
 
 
 def use_leaders(state: BrokerState, channels: OwnChannels | None) -> None:
@@ -72,11 +84,13 @@ class KnownLeaders:
         engine: EngineEvents,
         settled: SettledInterest,
         publishing: Publishing,
+        replaced: ReplacedLeaders,
     ) -> None:
         self._state = basics.state
         self._journal = basics.journal
         self._links = basics.links
         self._conditions = basics.conditions
+        self._domain = basics.config.domain
         self._servers = basics.servers
         self._channels = channels
         self._interest = interest
@@ -84,6 +98,9 @@ class KnownLeaders:
         self._engine = engine
         self._settled = settled
         self._publishing = publishing
+        self._replaced = replaced
+        self._linked: set[str] = set()
+        """Leaders to which this server has a link."""
         self._preparing: dict[int, Preparation] = {}
         self._taken: dict[int, int] = {}
         """Publishers that the leader of a group has sent."""
@@ -102,8 +119,19 @@ class KnownLeaders:
             if not fits(channels, group, row.servers):
                 self._write(records.GroupStays(at_us=self._state.wall_us, group=group, is_reset=True))
                 self._settled.paused.discard(group)
-            elif row.target and channels.directory.table.leaders[group].server == channels.server:
+            elif self._decides(group, row) == channels.server:
                 self.stay(group)
+
+    def _decides(self, group: int, row: GroupRow) -> str:
+        """Return the server that says whether a group goes on moving, "" if the group does not move."""
+        if not row.target:
+            return ""
+        return row.target if row.is_forced else self._channels.directory.table.leaders[group].server
+
+    def reaches(self, server: str) -> bool:
+        """Return whether there is a link with another server, opened by either."""
+        opened = self._links.of_user(server_user(server, self._domain))
+        return server in self._linked or any(each.session for each in opened)
 
     def is_moving(self, subject: str) -> bool:
         """Return whether the channel of ``subject`` is about to have another leader."""
@@ -127,7 +155,7 @@ class KnownLeaders:
         """Tell the server on a link which groups have moved, and which are about to."""
         if (found := self._links.get(link)) is not None:
             led = tuple(
-                LedGroup(group, row.leader, row.epoch, row.former)
+                LedGroup(group, row.leader, row.epoch, row.former, row.was_forced)
                 for group, row in self._state.groups.items()
                 if row.leader
             )
@@ -135,9 +163,12 @@ class KnownLeaders:
 
     def link_changed(self, given: LeaderLinkChanged) -> None:
         """Ask a leader on a new link what has become of the moves that it had begun; it may have forgotten them."""
-        leaders, link = self._channels.directory.table.leaders, given.link
+        if (link := given.link) is None:
+            self._linked.discard(given.leader)
+            return
+        self._linked.add(given.leader)
         for group, row in self._state.groups.items():
-            if link is not None and row.target and leaders[group].server == given.leader:
+            if self._decides(group, row) == given.leader:
                 self._journal.emit(SendToLeader(given.leader, link, GroupPrepared(group, _NO_ATTEMPT)))
 
     def arrived(self, given: GroupsArrived) -> None:
@@ -151,24 +182,29 @@ class KnownLeaders:
                 self._take_publishers(given, given.message)
 
     def _adopt_if_true(self, sender: str, led: LedGroup) -> None:
-        """Adopt a leader if the present one says so, or the new one itself."""
+        """Adopt a leader if the present one says so, or the new one itself; if the present one was gone, anyone may."""
         table = self._channels.directory.table
         if not 0 <= led.group < len(table.leaders) or led.server not in table.servers:
             return
         present = table.leaders[led.group]
-        if led.epoch > present.epoch and sender in (present.server, led.server):
+        if led.epoch > present.epoch and (led.forced or sender in (present.server, led.server)):
             self.adopt(led)
 
     def _follow(self, given: GroupsArrived, moving: Iterable[MovingGroup]) -> None:
         """Prepare the moves that a leader has begun, and no others of its groups."""
         leaders, begun = self._channels.directory.table.leaders, {each.group: each for each in moving}
         for group, row in self._state.groups.items():
-            if row.target and leaders[group].server == given.leader and group not in begun:
+            if self._decides(group, row) == given.leader and group not in begun:
                 self.stay(group)
         for group, each in begun.items():
-            if 0 <= group < len(leaders) and leaders[group] == Leader(given.leader, each.epoch - 1):
-                report = partial(self._reply, given.leader, given.link, each)
+            if not 0 <= group < len(leaders):
+                continue
+            decides = each.target if each.forced else leaders[group].server
+            report = partial(self._reply, given.leader, given.link, each)
+            if decides == given.leader and leaders[group].epoch == each.epoch - epochs_of(each.forced):
                 self.prepare(each, report)
+            elif each.forced:
+                report("it knows another leader of the group; try again later")
 
     def _reply(self, leader: str, link: int, moving: MovingGroup, reason: str) -> None:
         message = GroupPrepared(moving.group, moving.attempt, protocol.shortened(reason))
@@ -198,17 +234,23 @@ class KnownLeaders:
     def prepare(self, moving: MovingGroup, report: Report) -> None:
         """Want the events of a group at its next leader too; ``report`` is called when they are effective there."""
         group, target = moving.group, moving.target
-        if reason := self._obstacle(group):
+        if reason := self._obstacle(moving):
             report(reason)
             return
         self._preparing.pop(group, None)
-        if self._state.groups.row(group).target != target:
-            prepared = records.GroupPrepared(at_us=self._state.wall_us, group=group, target=target, epoch=moving.epoch)
+        row = self._state.groups.row(group)
+        if (row.target, row.is_forced) != (target, moving.forced):
+            prepared = records.GroupPrepared(
+                at_us=self._state.wall_us, group=group, target=target, epoch=moving.epoch, forced=moving.forced
+            )
             self._write(prepared)
             self._await(self._channels.server)
-            self._interest.leaders_changed(self._wanted(group))
-        wanted = [each.id for each in self._wanted(group)]
-        preparation = self._preparing[group] = Preparation(report, set(wanted))
+            self._interest.leaders_changed(group, () if moving.forced else self._wanted(group))
+        wanted: Collection[str] = [each.id for each in self._wanted(group)]
+        if moving.forced:
+            is_here = target == self._channels.server
+            wanted = () if is_here else self._interest.prepare(group, target, self._wanted(group))
+        preparation = self._preparing[group] = Preparation(report, set(wanted), self._late_heads(moving))
         for identity in wanted:
             self._interest.when_effective(identity, None, partial(preparation.waiting.discard, identity))
 
@@ -220,12 +262,19 @@ class KnownLeaders:
     def go_on(self) -> None:
         """Report what is prepared by now."""
         for group, each in list(self._preparing.items()):
-            if not each.waiting and each.is_published and not self._reads_past(group):
+            is_taken = all(taken_by(self._state, user) >= head for user, head in each.heads.items())
+            if not each.waiting and each.is_published and is_taken and not self._reads_past(group):
                 del self._preparing[group]
                 each.report("")
 
-    def _obstacle(self, group: int) -> str:
+    def _obstacle(self, moving: MovingGroup) -> str:
         """Return why a group cannot move while this server runs as it does, "" if it can."""
+        leader = self._channels.directory.table.leaders[moving.group].server
+        if moving.forced and self.reaches(leader):
+            return f"it has a link with {leader}, which leads the group; move the group without force"
+        user = server_user(leader, self._domain)
+        if moving.forced and taken_by(self._state, user) < self._late_heads(moving).get(user, 0):
+            return f"events that it accepted as an earlier leader still wait for {leader}; let another server lead"
         if self._conditions.is_disk_full:
             return DISK_FULL
         if self._settled.missing:
@@ -234,10 +283,23 @@ class KnownLeaders:
             return "its matching engine delays events behind those of other leaders; match without it"
         return ""
 
+    def _late_heads(self, moving: MovingGroup) -> dict[str, int]:
+        """Return what each other server has to take before this one leads a group again that it has lost by force.
+
+        Until then they take its events of the group for late ones.
+        """
+        if moving.target != self._channels.server or not self._state.groups.row(moving.group).forced_epoch:
+            return {}
+        return {user: head_for(self._state, user) for user in sorted(self._servers.users)}
+
     def _reads_past(self, group: int) -> bool:
-        """Return whether a subscription still reads the past of a group in the log of its present leader."""
-        rows = self._state.subscriptions.values()
-        return any(row.history and self._concerns(row.subscription, group) for row in rows)
+        """Return whether a subscription still reads the past of a group, which its present leader has.
+
+        If that is gone, nobody waits for what only its log has.
+        """
+        rows = [each for each in self._state.subscriptions.values() if self._concerns(each.subscription, group)]
+        is_forced = self._state.groups.row(group).is_forced
+        return any(row.history and not (is_forced and leader_span(row, self._channels.server)) for row in rows)
 
     def _wanted(self, group: int) -> list[Subscription]:
         """Return the subscriptions of users here, and of sessions that are about to move here, to a group."""
@@ -256,13 +318,15 @@ class KnownLeaders:
         self._preparing.pop(group, None)
         if self._state.groups.row(group).target:
             self._write(records.GroupStays(at_us=self._state.wall_us, group=group))
-            self._interest.leaders_changed(self._wanted(group))
+            self._interest.leaders_changed(group, self._wanted(group))
         self._go_on_with(group)
 
     def adopt(self, led: LedGroup) -> None:
         """Let a server lead a group from now on: publish there, and want its events there alone."""
-        group = led.group
+        group, here = led.group, self._channels.server
         self._preparing.pop(group, None)
+        if led.forced:
+            self._replaced.replace(led)
         moved = records.GroupMoved(
             at_us=self._state.wall_us,
             group=group,
@@ -270,13 +334,14 @@ class KnownLeaders:
             epoch=led.epoch,
             former=led.former,
             servers=self._channels.directory.table.servers,
+            forced=led.forced,
         )
         self._write(moved)
-        self._interest.leaders_changed(self._wanted(group))
+        self._interest.leaders_changed(group, self._wanted(group))
+        if here in (led.server, led.former):
+            self.announce()  # before an event of the group
         self._publishing.leader_changed(group)
         self._go_on_with(group)
-        if self._channels.server in (led.server, led.former):
-            self.announce()
 
     def _go_on_with(self, group: int) -> None:
         """Process the events of a group that have waited here."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from wanderbus.broker.readers import Link
+from wanderbus.broker.state.rows import device_key, session_key
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.protocol.domains import MovingGroup
 
 Report = Callable[[str], None]
 """Takes the reason why a group cannot move, "" if everything is prepared here."""
 
 Stage = Literal["preparing", "pausing", "sending", "fenced"]
+
+_SESSION: Final = "default"
+_DEVICE: Final = "server"
 
 
 class GivenGroup(msgspec.Struct):
@@ -39,5 +44,19 @@ class Preparation(msgspec.Struct):
     report: Report
     waiting: set[str]
     """Subscriptions that do not count at the next leader yet."""
+    heads: dict[str, int]
+    """Number that other servers have to take before; by their user."""
     is_published: bool = False
     """True if every event of the group is published: no agent holds any back."""
+
+
+def head_for(state: BrokerState, user: str) -> int:
+    """Return the last number in the session here of another server, 0 if it has taken everything."""
+    session = state.sessions.get(session_key(user, _SESSION))
+    return 0 if session is None or not session.waiting else session.next - 1
+
+
+def taken_by(state: BrokerState, user: str) -> int:
+    """Return the last number that another server has taken in its session here."""
+    device = state.devices.get(device_key(user, _DEVICE))
+    return 0 if device is None else device.taken

@@ -239,13 +239,10 @@ class Publishing:
 
     def _moved_group(self, subject: str) -> int | None:
         """Return the group of an ordered channel if that has moved, None otherwise."""
-        channels = self._channels
-        if channels is None or not self._state.groups.rows:
+        if self._channels is None or not self._state.groups.rows:
             return None
-        if self._decentralised is not None and self._decentralised.has(subject):
-            return None
-        group = channels.directory.groups.group_of(subject)
-        return group if self._state.groups.has_moved(group) else None
+        group = self._channels.ordered_group(subject)
+        return group if group is not None and self._state.groups.has_moved(group) else None
 
     def _known(self, one: Offered, source: Source) -> EventId | None:
         """Return the id that an event has, whichever model its channel had when it was accepted; None if unknown."""

@@ -8,6 +8,7 @@ has arrived already is recognised by its number.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -29,6 +30,9 @@ from wanderbus.broker.servers.lost_events import concerned
 from wanderbus.broker.state.rows import LeaderRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event
+
+LEADER_REPLACED: Final = "leader_replaced"
+"""Reason of the gap where another server leads a channel group because the leader was gone (SPEC J-08)."""
 
 _NONE = LeaderRow()
 
@@ -69,7 +73,10 @@ class Arrivals:
         self._prematch(several)
         for given in several:
             if self._is_next(given):
-                self._deliver(given)
+                if self._is_late(given):
+                    self._record_loss(given, LEADER_REPLACED, ())
+                else:
+                    self._deliver(given)
                 self._reached[given.leader] = given.epoch, given.number
             if self._links.ready:
                 self._links.flush()
@@ -112,12 +119,34 @@ class Arrivals:
         if self._conditions.is_disk_full:
             self._missed.append(leader)
             return
+        self._lose(self._nothing_new(leader), 1, RESTORED)
+
+    def leader_replaced(self, group: int, server: str) -> None:
+        """Record that events of a channel group may be missing, those of ``server``: one of its leaders was gone."""
+        channels = self._channels
+        assert channels is not None
+        notified = concerned(
+            self._state, self._servers.users, lambda subjects: any(channels.is_in(each, group) for each in subjects)
+        )
+        self._record_loss(self._nothing_new(server), LEADER_REPLACED, notified)
+
+    def _nothing_new(self, leader: str) -> ArrivalsRewound:
         row = self._state.leaders.get(leader) or _NONE
-        self._lose(ArrivalsRewound(leader, row.epoch, row.number, is_own=False), 1, RESTORED)
+        return ArrivalsRewound(leader, row.epoch, row.number, is_own=False)
 
     def _lose(self, given: LeaderEventsLost | ArrivalsRewound, count: int, reason: str) -> None:
-        state = self._state
         self._catch_up.lost(given.leader)
+        self._record_loss(given, reason, self._concerned(given.leader), count)
+        self._journal.emit(ArrivalsTaken(given.leader, given.epoch, given.number))
+
+    def _record_loss(
+        self,
+        given: EventArrived | LeaderEventsLost | ArrivalsRewound,
+        reason: str,
+        notified: tuple[records.Notified, ...],
+        count: int = 1,
+    ) -> None:
+        state = self._state
         lost = records.ArrivalsLost(
             at_us=state.wall_us,
             leader=given.leader,
@@ -125,12 +154,23 @@ class Arrivals:
             number=given.number,
             count=count,
             reason=reason,
-            notified=self._concerned(given.leader),
+            notified=notified,
         )
         self._journal.write(lost, urgent=True)
-        for each in lost.notified:
+        for each in notified:
             self._links.notify(state.sessions[session_key(each.user, each.session)], each.subscriptions)
-        self._journal.emit(ArrivalsTaken(given.leader, given.epoch, given.number))
+
+    def _is_late(self, given: EventArrived) -> bool:
+        """Return whether an event comes from a former leader, and a later one has replaced that because it was gone.
+
+        The gap of every subscription stands for it. In its place, before the events of the next leader, it could be
+        delivered only if nobody had got these.
+        """
+        if self._channels is None or not self._state.groups.rows:
+            return False
+        group = self._channels.ordered_group(given.event.subject)
+        row = self._state.groups.row(group) if group is not None else None
+        return row is not None and bool(row.forced_epoch) and row.leader != given.leader
 
     def _is_next(self, given: EventArrived | LeaderEventsLost) -> bool:
         """Return whether ``given`` follows what has arrived; else acknowledge a repeat, or ask for what is missing."""

@@ -38,6 +38,8 @@ class InterestRequests:
         """Names below of each subscription that other servers have to know; a renewed one that had ended has others."""
         self._at_leaders: dict[str, str] = {}
         """Name of each of them that leaders have to know."""
+        self._prepared: dict[int, dict[str, str]] = {}
+        """Further names, of each subscription to a group that another server is to lead because the leader is gone."""
         self._names = 0
         self._unmet = dict.fromkeys(unmet)
 
@@ -83,10 +85,31 @@ class InterestRequests:
                 continue
         self.add(readable)
 
-    def leaders_changed(self, subscriptions: Iterable[Subscription]) -> None:
-        """Report subscriptions to the servers that lead their channels, or are about to, and no longer to others."""
+    def prepare(self, group: int, target: str, subscriptions: Iterable[Subscription]) -> Collection[str]:
+        """Report subscriptions to the server that is to lead a group because the leader is gone; return their names.
+
+        A name is effective once that server alone has confirmed it. Nothing else changes until the leader does.
+        """
+        names, added = self._prepared.setdefault(group, {}), {}
+        for subscription in subscriptions:
+            if subscription.id in names:
+                continue
+            try:
+                entries = entries_of(subscription)
+            except FilterError:
+                continue
+            name = names[subscription.id] = self._new_name(subscription)
+            added[name] = _wanted(entries)
+            self._held.hold(name, [name])
+        self._journal.emit(OrderedInterestChanged(added, at=target))
+        return names.values()
+
+    def leaders_changed(self, group: int, subscriptions: Iterable[Subscription]) -> None:
+        """Report subscriptions to the servers that lead a group, or are about to, and no longer to others."""
         added: dict[str, tuple[tuple[str, Filter], ...]] = {}
-        removed: list[str] = []
+        removed = list(self._prepared.pop(group, {}).values())
+        for name in removed:
+            self._held.give(name)
         assert self._channels is not None
         for subscription in subscriptions:
             try:

@@ -93,6 +93,10 @@ class PeerEvents:
         for at in range(0, len(several), ARRIVALS_MAX):
             self._arrivals.take(several[at : at + ARRIVALS_MAX])
 
+    def leader_replaced(self, group: int, server: str) -> None:
+        """Record that events of a channel group may be missing, those of ``server``: one of its leaders was gone."""
+        self._arrivals.leader_replaced(group, server)
+
     def timer_fired(self, key: object) -> None:
         """Take a timer of the causal order."""
         if self.decentralised is not None:

@@ -67,11 +67,7 @@ class SettledInterest:
 
     def is_paused(self, subject: str) -> bool:
         """Return whether events of ``subject`` wait for a change of their leader."""
-        channels = self.channels
-        if not self.paused or channels is None:
-            return False
-        is_direct = channels.decentralised is not None and channels.decentralised.has(subject)
-        return not is_direct and channels.directory.groups.group_of(subject) in self.paused
+        return bool(self.paused) and self.channels is not None and self.channels.ordered_group(subject) in self.paused
 
     def refusal(self, subject: str) -> Rejected | None:
         """Return why an event of a channel that this server leads cannot be accepted yet, None if it can."""

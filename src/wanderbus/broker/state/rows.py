@@ -240,7 +240,8 @@ class GroupRow(msgspec.Struct, frozen=True):
     """A channel group that has moved, or is about to: its ``leader`` and epoch, and who is about to lead it next.
 
     Without a ``leader`` it is that of the domain's file. ``servers`` are those that might lead when it was moved, and
-    ``since`` is the offset of the record of that move in this log.
+    ``since`` is the offset of the record of that move in this log. In ``forced_epoch`` a leader was replaced that was
+    gone, most recently; 0 if none was. ``is_forced`` says the same of the move to ``target``.
     """
 
     leader: str = ""
@@ -249,6 +250,13 @@ class GroupRow(msgspec.Struct, frozen=True):
     servers: tuple[str, ...] = ()
     since: int = 0
     target: str = ""
+    is_forced: bool = False
+    forced_epoch: int = 0
+
+    @property
+    def was_forced(self) -> bool:
+        """Return whether the leader has replaced one that was gone."""
+        return 0 < self.forced_epoch == self.epoch
 
 
 class LeaderRow(msgspec.Struct, frozen=True):

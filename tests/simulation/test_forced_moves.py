@@ -1,0 +1,185 @@
+"""A channel group whose leader is gone is led by another server, by force, step by step (SPEC J-08)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.group_domain import NAMES, Domain, user
+from wanderbus.broker.servers.arrivals import LEADER_REPLACED
+from wanderbus.records import ArrivalsLost, GroupMoved, GroupPrepared, Subscribed, Unsubscribed
+from wanderbus.subscription import Since
+
+
+class Scene(Domain):
+    """Three servers; alice publishes at the second one, and each server has a subscriber, who is named like it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alice = self.phone("s2", user("alice"))
+        self.readers = {name: self.phone(name, user(name)) for name in NAMES}
+        for each in self.readers.values():
+            each.subscribe("A", "everything")
+        self.wait()
+        self.publish(self.alice)
+        self.wait()
+
+    def kill_leader(self) -> None:
+        self.nodes["s1"].crash(lose_rows=False)
+        self.wait()
+
+    def read(self, name: str) -> list[str]:
+        """Return the names of the events that the subscriber of a server has got, and the reason of each gap."""
+        return self.readers[name].uids()
+
+    def losses(self, name: str) -> list[tuple[str, bool]]:
+        """Return the leaders of which this server lacks events since the force, and whether subscribers were told."""
+        lost = [each for each in self.nodes[name].disk.records() if isinstance(each, ArrivalsLost)]
+        return [(each.leader, bool(each.notified)) for each in lost if each.reason == LEADER_REPLACED]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_j08_a_leader_that_is_gone_is_replaced_and_every_subscriber_reads_a_gap(scene: Scene) -> None:
+    scene.kill_leader()
+    scene.publish(scene.alice)
+    scene.wait()
+    assert scene.move("s2", at="s2", force=True) == []
+    scene.wait()
+    assert scene.leaders()[1:] == [("s2", 3)] * 2
+    assert scene.alice.is_settled
+    assert scene.accepted_at("s2") == ["e4", "e5", "e6"]
+    for name in ("s2", "s3"):
+        assert scene.read(name) == ["e1", "e2", "e3", LEADER_REPLACED, "e4", "e5", "e6"]
+        assert scene.losses(name) == [("s1", True)]
+
+
+def test_j08_a_leader_that_returns_has_lost_its_group_and_its_subscribers_read_a_gap(scene: Scene) -> None:
+    scene.kill_leader()
+    assert scene.move("s2", at="s3", force=True) == []
+    scene.publish(scene.alice)
+    scene.wait()
+    scene.nodes["s1"].start()
+    scene.wait()
+    assert scene.leaders() == [("s2", 3)] * 3
+    scene.publish(scene.alice)
+    scene.wait()
+    assert scene.accepted_at("s1") == ["e1", "e2", "e3"]
+    assert scene.read("s1") == ["e1", "e2", "e3", LEADER_REPLACED, "e7", "e8", "e9"]
+    assert scene.losses("s1") == [("s2", True)]
+    assert scene.read("s3") == ["e1", "e2", "e3", LEADER_REPLACED, "e4", "e5", "e6", "e7", "e8", "e9"]
+
+
+def test_j08_events_of_a_former_leader_come_too_late_for_those_who_have_read_the_gap(scene: Scene) -> None:
+    """They stay in its log, so nobody sees two orders."""
+    scene.links.partition({"s3": 1})
+    scene.publish(scene.alice)
+    scene.wait(1.0)
+    scene.kill_leader()
+    scene.links.partition({})
+    scene.wait()
+    assert scene.move("s2", at="s2", force=True) == []
+    scene.publish(scene.alice)
+    scene.wait()
+    scene.nodes["s1"].start()
+    scene.wait()
+    assert scene.accepted_at("s1")[3:] == ["e4", "e5", "e6"]
+    assert scene.read("s3") == ["e1", "e2", "e3", LEADER_REPLACED, "e7", "e8", "e9"]
+    assert scene.read("s2") == [*(f"e{number}" for number in range(1, 7)), LEADER_REPLACED, "e7", "e8", "e9"]
+    assert all(lost == ("s1", False) for lost in scene.losses("s3")[1:])
+
+
+def test_j08_a_fence_that_nobody_knows_is_below_the_epoch_of_a_forced_move(scene: Scene) -> None:
+    """The leader was killed when it had written that the third server leads; that one takes no notice later."""
+    scene.when("s1", GroupMoved, lambda: scene.nodes["s1"].crash(lose_rows=False))
+    scene.move("s3")
+    assert scene.leaders() == [("s3", 2), ("s1", 1), ("s1", 1)]
+    assert scene.move("s2", at="s2", force=True) == []
+    scene.nodes["s1"].start()
+    scene.wait()
+    assert scene.leaders() == [("s2", 3)] * 3
+    assert all(not row.target for node in scene.nodes.values() for _, row in node.broker.state.groups.items())
+
+
+def test_j08_a_forced_move_is_given_up_with_the_next_leader_before_its_fence(scene: Scene) -> None:
+    scene.kill_leader()
+    scene.when("s3", GroupPrepared, lambda: scene.nodes["s2"].crash(lose_rows=False))
+    scene.move("s2", at="s2", force=True)
+    scene.nodes["s2"].start()
+    scene.nodes["s1"].start()
+    scene.wait()
+    assert scene.leaders() == [("s1", 1)] * 3
+    scene.publish(scene.alice)
+    scene.wait()
+    assert scene.read("s3") == [f"e{number}" for number in range(1, 7)]
+
+
+def test_j08_a_server_that_has_prepared_reads_its_gap_before_the_first_event(scene: Scene) -> None:
+    """It is down at the fence, and its interest counts: the first events of the next leader wait for it."""
+    scene.kill_leader()
+    scene.when("s2", GroupMoved, lambda: scene.nodes["s3"].crash(lose_rows=True))
+    scene.move("s2", at="s2", force=True)
+    assert not scene.nodes["s3"].alive
+    scene.publish(scene.alice)
+    scene.wait()
+    scene.nodes["s3"].start()
+    scene.wait()
+    assert scene.read("s3") == ["e1", "e2", "e3", LEADER_REPLACED, "e4", "e5", "e6"]
+
+
+def test_j08_a_former_leader_leads_again_once_its_late_events_are_out_of_the_way(scene: Scene) -> None:
+    scene.links.partition({"s3": 1})
+    scene.publish(scene.alice, 5)
+    scene.wait(1.0)
+    scene.kill_leader()
+    scene.links.partition({})
+    scene.wait()
+    assert scene.move("s2", at="s2", force=True) == []
+    scene.nodes["s3"].fill_disk(is_full=True)  # it takes nothing
+    scene.nodes["s1"].start()
+    scene.wait()
+    assert scene.move("s1", at="s2")
+    scene.nodes["s3"].fill_disk(is_full=False)
+    scene.wait()
+    assert scene.move("s1", at="s2") == []
+    assert scene.leaders() == [("s1", 4)] * 3
+    scene.publish(scene.alice)
+    scene.wait()
+    assert scene.read("s3") == ["e1", "e2", "e3", LEADER_REPLACED, "e9", "e10", "e11"]
+    assert scene.read("s1")[-4:] == [LEADER_REPLACED, "e9", "e10", "e11"]
+
+
+def test_t05_a_past_that_only_the_former_leader_has_ends(scene: Scene) -> None:
+    scene.nodes["s1"].storage.log_begins = 0
+    reader = scene.phone("s3", user("reader"))
+    scene.when("s3", Subscribed, lambda: scene.nodes["s1"].crash(lose_rows=False))
+    reader.subscribe("A", "everything", Since())
+    scene.wait()
+    assert scene.move("s2", at="s2", force=True) == []
+    ended = [each.reason for each in scene.nodes["s3"].disk.records() if isinstance(each, Unsubscribed)]
+    assert ended == ["history_failed"]
+
+
+def test_j08_a_leader_that_can_be_reached_is_not_replaced(scene: Scene) -> None:
+    (reason,) = scene.move("s2", at="s2", force=True)
+    assert reason == (
+        "channel group 0 stays at s1: s2: it has a link with s1, which leads the group; move the group without force"
+    )
+    scene.links.partition({"s2": 1})
+    scene.wait()
+    (reason,) = scene.move("s2", at="s2", force=True)
+    assert reason == "s3 cannot be reached, and every server has to know the next leader; try again later"
+    scene.links.partition({})
+    scene.wait()
+    assert scene.leaders() == [("s1", 1)] * 3
+
+
+def test_j08_a_leader_that_returns_in_time_goes_on_leading(scene: Scene) -> None:
+    scene.kill_leader()
+    scene.slow("s3", "s2", 3.0)
+    scene.when("s2", GroupPrepared, scene.nodes["s1"].start)
+    (reason,) = scene.move("s2", at="s2", force=True)
+    assert "without force" in reason
+    assert scene.leaders() == [("s1", 1)] * 3
