@@ -318,13 +318,18 @@ class DrainInfo(msgspec.Struct, frozen=True):
 
 
 class GroupInfo(msgspec.Struct, frozen=True):
-    """A channel group whose leader is not that of the domain's file, or changes: it moves to ``target`` then."""
+    """A channel group whose leader is not that of the domain's file, or changes: it moves to ``target`` then.
+
+    ``former`` led it before, and was gone when it was replaced if ``was_forced``.
+    """
 
     group: int
     leader: str
     epoch: int
     target: str = ""
     cut: tuple[str, ...] = ()
+    former: str = ""
+    was_forced: bool = False
 
 
 class MovedGroup(msgspec.Struct, frozen=True):

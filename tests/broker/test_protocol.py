@@ -59,7 +59,7 @@ FROM_AGENT: list[FromAgent] = [
     protocol.ReleaseFilters(5, 4),
     protocol.MoveSession(18, "sip:a@b", "default", "s2"),
     protocol.Drain(19, True),
-    protocol.MoveGroup(20, "Trade", "s2"),
+    protocol.MoveGroup(20, "Trade", "s2", force=True),
     GroupPrepared(7, 3, "no"),
     GroupPublishersKnown(7, 3, 1),
     protocol.AwaitTransfer(21, "work", "desk"),

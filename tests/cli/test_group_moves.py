@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
+from collections.abc import Callable
 
 import pytest
 
 from tests.cli.fleet import Fleet
-from tests.cli.shell import ended, read_ready
+from tests.cli.shell import WAIT_S, ended, read_line, read_ready
 from tests.cli.test_session_moves import BETWEEN, Publishing, numbers
 
 pytestmark = pytest.mark.integration
@@ -47,3 +51,42 @@ def test_a_group_that_cannot_move_stays_and_the_command_says_why(fleet: Fleet) -
     assert fleet.run("domain", "move", "News", "s9", *fleet.operator())[0] == 2
     status, _, err = fleet.run("domain", "move", "9999", "s1", *fleet.operator())
     assert (status, "there is no channel group 9999 (expected 0 to 63)" in err) == (1, True)
+
+
+def until(
+    ask: Callable[[], tuple[int, str, str]], is_enough: Callable[[tuple[int, str, str]], bool]
+) -> tuple[int, str, str]:
+    """Run a command again and again until its result is enough; return that."""
+    end = time.monotonic() + WAIT_S
+    while not is_enough(found := ask()):
+        assert time.monotonic() < end, found
+        time.sleep(0.2)
+    return found
+
+
+def test_j08_a_leader_that_is_gone_is_replaced_by_force(fleet: Fleet) -> None:
+    """It is suspended, and learns when its links are back that another server leads."""
+    leader = fleet.leader("Alarm")
+    server, other = fleet.others(leader)
+    reader = fleet.start("sub", "Alarm", "--json", *fleet.at(other, "bob", "hunter2"))
+    assert "subscribed to Alarm" in read_ready(reader)
+    force = ("domain", "move", "Alarm", server, "--force", *fleet.operator())
+    status, _, err = fleet.run(*force)
+    assert (status, "move the group without force" in err) == (1, True)
+    process = fleet.pid(leader)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        until(lambda: fleet.run(*force), lambda found: found[0] == 0)  # its links fail first
+        assert fleet.run("pub", "Alarm", "n=1", *fleet.at(server))[0] == 0
+    finally:
+        os.kill(process, signal.SIGCONT)
+    assert "leader_replaced" in read_line(reader)
+    assert numbers(reader, 1) == [1]
+    _, out, _ = until(
+        lambda: fleet.run("domain", "status", *fleet.operator()), lambda found: found[1].count("2/2") == 3
+    )
+    assert f", by force instead of {leader}\n" in out
+    assert fleet.run("pub", "Alarm", "n=2", *fleet.at(leader))[0] == 0
+    assert numbers(reader, 1) == [2]
+    reader.terminate()
+    ended(reader)

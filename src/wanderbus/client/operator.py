@@ -246,13 +246,16 @@ class Operator:
             raise RemoteProtocolError(f"the broker answered with {len(rows)} sessions instead of one", None)
         return rows[0]
 
-    async def move_group(self, group: int | str, server: str) -> MovedGroup:
+    async def move_group(self, group: int | str, server: str, *, force: bool = False) -> MovedGroup:
         """Let another ``server`` lead an ordered channel group, given by its number or by a subject (SPEC J-08).
 
         All servers of the domain have to run. No event is lost or repeated, and its order stays. It returns when the
         server leads; :class:`Refused` if the group stays where it is. Needs the role of administrator.
+
+        If the leader is gone and does not come back soon, ``force`` replaces it: every subscription of the group gets
+        a gap, and events without an answer may be accepted twice. No server may have a link with the leader.
         """
-        request = protocol.MoveGroup(self._requests.next_request(), group, server)
+        request = protocol.MoveGroup(self._requests.next_request(), group, server, force)
         return read_rows(MovedGroup, "moved", (await self._requests.begin(request)).rows)[0]
 
     async def drain(self, *, on: bool | None = None) -> DrainInfo:

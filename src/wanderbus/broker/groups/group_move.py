@@ -89,6 +89,11 @@ class GroupMove:
             self._begin(link, request, group, present)
         elif link.is_server:
             raise Refused(f"{present.server} leads channel group {group}; try again later")
+        elif not request.force and not self._leaders.reaches(present.server):
+            raise Refused(
+                f"{present.server}, which leads channel group {group}, cannot be reached; wait for it, or move the "
+                "group by force, with a gap for every subscription"
+            )
         else:
             passed = msgspec.structs.replace(request, group=group)
             self._questions.ask(decides, passed, partial(self._pass_answer, link, request.request))

@@ -1,4 +1,4 @@
-"""What a server does when a leader that was gone is replaced by another server (SPEC J-08; decision 0152)."""
+"""Replacement of a leader that was gone: gaps, and ends of what only it could continue (SPEC J-08; decision 0152)."""
 
 from __future__ import annotations
 

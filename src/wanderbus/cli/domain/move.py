@@ -22,6 +22,9 @@ def move(
     server: Annotated[str, typer.Argument(metavar="SERVER", help="Name of the next leader in the domain's file.")],
     *,
     connection: ConnectionOptions,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a leader that is gone; subscribers get a gap.")
+    ] = False,
     event_domain: DomainFile = None,
     json: AsJson = False,
 ) -> None:
@@ -31,27 +34,36 @@ def move(
     wait for some round trips. If the group stays where it is, the command says why. Ctrl-C ends the command, but not
     the move. 'domain status' shows the groups that have moved. Needs the role of administrator elsewhere.
 
+    A leader that is gone makes publishes to its groups wait. --force replaces it, while all other servers run: every
+    subscription of the group gets a gap, since events that only the former leader has do not arrive any more, and an
+    event whose publish had no answer may be accepted twice. The former leader may come back at any time.
+
     Example: wanderbus domain move Departure s2 --event-domain mydomain/domain.toml
 
     Example: wanderbus domain move 17 s3
+
+    Example: wanderbus domain move Departure s2 --force
     """
     servers = domain_of(event_domain).settings.servers_with("resolution")
     if server not in servers:
         raise ConfigurationError(f"no server {server!r} may lead channels (expected {' or '.join(servers)})")
-    moved = run_async(_move(connection, event_domain, int(group) if _is_number(group) else group, server))
+    asked = int(group) if _is_number(group) else group
+    moved = run_async(_move(connection, event_domain, asked, server, force=force))
     if json:
         print_json(msgspec.structs.asdict(moved))
     else:
         print_line(f"{moved.server} leads channel group {moved.group} under epoch {moved.epoch}")
 
 
-async def _move(connection: ConnectionOptions, file: Path | None, group: int | str, server: str) -> MovedGroup:
-    """Ask the next leader, which passes the request to the present one."""
+async def _move(
+    connection: ConnectionOptions, file: Path | None, group: int | str, server: str, *, force: bool
+) -> MovedGroup:
+    """Ask the next leader, which passes the request to the present one, unless that is gone."""
     answer = (await ask_all(connection, file, _is_known, only=server))[server]
     if answer.found is None or answer.connection is None:
         raise NoResponse(str(answer))
     async with answer.connection.visitor() as agent:
-        return await agent.operator.move_group(group, server)
+        return await agent.operator.move_group(group, server, force=force)
 
 
 async def _is_known(operator: Operator) -> bool:

@@ -134,8 +134,11 @@ def _problems(answers: Answers) -> Iterator[str]:
         yield f"publishes to ordered channels of {_names(those)} wait until {server} has reported what it wants"
     for server, those in _grouped(pairs, lambda other: not _is_confirmed(other)).items():
         yield f"{server} has not confirmed the filters of {_names(those)}"
+    forced = {(each.group, each.epoch): each.former for _, found in seen for each in found.groups if each.was_forced}
     for group, leader in sorted(leaders_by(found.groups for _, found in seen).items()):
-        yield f"{leader.server} leads channel group {group} under epoch {leader.epoch}"
+        former = forced.get((group, leader.epoch))
+        instead = "" if former is None else f", by force instead of {former}"
+        yield f"{leader.server} leads channel group {group} under epoch {leader.epoch}{instead}"
     moving = {(each.group, each.leader, each.target) for _, found in seen for each in found.groups if each.target}
     for group, leads, target in sorted(moving):
         yield f"channel group {group} moves from {leads} to {target}"
