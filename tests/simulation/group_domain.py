@@ -50,13 +50,13 @@ class Phone(DomainDevice):
 class Domain:
     """Three servers; ``s1`` leads the groups of the subjects ``A`` and ``B``, and ``s2`` that of ``C``."""
 
-    def __init__(self, leaders: tuple[str, ...] = NAMES) -> None:
+    def __init__(self, leaders: tuple[str, ...] = NAMES, window: int = 256) -> None:
         self.world = World(1)
         self.nodes: dict[str, GroupNode] = {}
         self.links = DomainLinks(self.world, self.nodes)
         self.events = 0
         for name in NAMES:
-            config = BrokerConfig(sweep_s=None, roles={OPERATOR: "administrator"})
+            config = BrokerConfig(sweep_s=None, roles={OPERATOR: "administrator"}, unacknowledged_max=window)
             node = self.nodes[name] = GroupNode(self.world, name, self.channels(name, leaders), config)
             node.links, node.is_fixed = self.links, False
             node.start()
