@@ -32,7 +32,7 @@ class Scene(Domain):
         return self.readers[name].uids()
 
     def losses(self, name: str) -> list[tuple[str, bool]]:
-        """Return the leaders of which this server lacks events since the force, and whether subscribers were told."""
+        """Return the leaders of which this server lacks events since the force, and whether subscribers got a gap."""
         lost = [each for each in self.nodes[name].disk.records() if isinstance(each, ArrivalsLost)]
         return [(each.leader, bool(each.notified)) for each in lost if each.reason == LEADER_REPLACED]
 
