@@ -332,6 +332,27 @@ class GroupInfo(msgspec.Struct, frozen=True):
     was_forced: bool = False
 
 
+class GroupLoadInfo(msgspec.Struct, frozen=True):
+    """Events of a channel group that the server has accepted since its start, and their bytes.
+
+    ``notifications`` are those for other servers. ``group`` is None for all decentralised channels together.
+    """
+
+    group: int | None
+    events: int
+    event_bytes: int
+    notifications: int
+
+
+class ProcessInfo(msgspec.Struct, frozen=True):
+    """The process of a server: its version, its start, and its id on its computer."""
+
+    server: str
+    version: str
+    started_us: int
+    pid: int
+
+
 class MovedGroup(msgspec.Struct, frozen=True):
     """A channel group that the ``server`` leads now, under ``epoch``."""
 

@@ -85,7 +85,7 @@ def test_advertisements_are_listed_page_by_page_and_for_operators_only(office: O
         (ALICE, "phone", subject, False) for subject in ("Trade", "Stock", "*")
     ]
     assert inspected(office, olga, "routes") == []
-    for what in ("advertisements", "routes", "filtering", "engine"):
+    for what in ("advertisements", "routes", "filtering", "engine", "loads"):
         assert "need the role 'operator'" in refusal(office, alice, Inspect(9, what, None))
 
 

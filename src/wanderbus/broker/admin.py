@@ -45,7 +45,7 @@ PURGED_MAX: Final = 1_000
 
 _number = attrgetter("number")
 
-OF_SERVER: Final = ("limits", "bounds", "servers")
+OF_SERVER: Final = ("limits", "bounds", "servers", "server")
 """Listings of the whole server; the broker alone cannot answer them."""
 
 _OF_BROKER: Final = {
@@ -54,6 +54,7 @@ _OF_BROKER: Final = {
     "routes": "the filters of other servers",
     "advertisements": "all advertisements",
     "groups": "channel groups",
+    "loads": "loads of channel groups",
 }
 """Listings of the whole broker, and what they show."""
 
@@ -184,6 +185,8 @@ class Admin:
                 return advertisement_rows(self._state.advertisements.values())
             case "groups":
                 return self._groups.rows()
+            case "loads":
+                return self._groups.loads.rows()
             case _:
                 return self._phases.rows()
 

@@ -19,6 +19,7 @@ from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.engine.requests import EngineRequests
 from wanderbus.broker.extensions import Extensions
+from wanderbus.broker.groups.group_loads import GroupLoads
 from wanderbus.broker.groups.group_move import TIMER as GROUP_MOVE
 from wanderbus.broker.groups.groups import Groups
 from wanderbus.broker.groups.known_leaders import use_leaders
@@ -173,6 +174,7 @@ class Broker:
         self._peers = PeerEvents(basics, kernel, subscriptions, delivery, self._catch_up, engine, filters, rollback)
         self._backlog = MessageQueue(basics.links, basics.journal, basics.config)
         former = FormerServers(basics, self._peers.decentralised)
+        loads = GroupLoads(basics.channels, basics.servers.users)
         self._devices = Devices(
             basics,
             self._extensions.hook,
@@ -198,9 +200,10 @@ class Broker:
             self._settled,
             self._peers.decentralised,
             former,
+            loads,
         )
         replaced = ReplacedLeaders(basics, subscriptions, self._peers)
-        parts = self._interest, filters, engine, self._settled, publishing, self._questions, replaced
+        parts = self._interest, filters, engine, self._settled, publishing, self._questions, replaced, loads
         self._groups = Groups(basics, *parts)
         self._admin = Admin(basics, self._devices, self.engine, self._phases, self._groups)
         self._messages = AgentMessages(

@@ -21,12 +21,14 @@ from wanderbus.operator_rows import (
     DrainInfo,
     EngineInfo,
     GroupInfo,
+    GroupLoadInfo,
     ImportedSession,
     KickedDevice,
     LimitInfo,
     MovedGroup,
     MovedSession,
     PhaseInfo,
+    ProcessInfo,
     QueueInfo,
     RouteInfo,
     ServerInfo,
@@ -56,6 +58,8 @@ Row = TypeVar(
     RouteInfo,
     AdvertisementInfo,
     GroupInfo,
+    GroupLoadInfo,
+    ProcessInfo,
 )
 
 
@@ -116,6 +120,17 @@ class Operator:
     def groups(self) -> AsyncIterator[GroupInfo]:
         """Yield the channel groups that have moved or are about to; requires the role of operator."""
         return self._inspect(GroupInfo, "groups", None)
+
+    def loads(self) -> AsyncIterator[GroupLoadInfo]:
+        """Yield the load of each channel group that this server leads or led; requires the role of operator."""
+        return self._inspect(GroupLoadInfo, "loads", None)
+
+    async def process(self) -> ProcessInfo:
+        """Return version and start of the server; requires the role of operator."""
+        rows = [row async for row in self._inspect(ProcessInfo, "server", None)]
+        if len(rows) != 1:
+            raise RemoteProtocolError(f"the broker answered with {len(rows)} processes instead of one", None)
+        return rows[0]
 
     def filtering(self) -> AsyncIterator[PhaseInfo]:
         """Yield the counts of each phase of filtering; requires the role of operator."""

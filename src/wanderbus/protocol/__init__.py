@@ -158,10 +158,13 @@ Listed = Literal[
     "routes",
     "advertisements",
     "groups",
+    "loads",
+    "server",
 ]
-"""Kinds of listing: three of sessions, and eight of the whole server: the limited parties, the bounds, the matching
+"""Kinds of listing: three of sessions, and ten of the whole server: the limited parties, the bounds, the matching
 engine, the other servers of the domain, the counts of filtering, what other servers want of decentralised channels,
-what devices advertise, and the channel groups that have moved or are about to."""
+what devices advertise, the channel groups that have moved or are about to, the events of each group, and the server's
+own process."""
 
 
 class Inspect(AgentMessage, frozen=True, tag=10):

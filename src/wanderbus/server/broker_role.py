@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+import wanderbus
 from wanderbus.access.access_server import (
     DATA_SOCKET,
     ECI_SOCKET,
@@ -145,6 +147,7 @@ class BrokerRole(StatefulRole):
         self._failures_logged: dict[str, int] = {}
         """Number of failures at the last log line, by extension."""
         self._bounds = bounds_of(settings)
+        self._started_us = wall_us()
 
     def make_state(self, server: str) -> BrokerState:
         """Return an empty state of the broker."""
@@ -374,7 +377,14 @@ class BrokerRole(StatefulRole):
     def _listing(self, what: Listed) -> tuple[Mapping[str, Any], ...]:
         if what == "servers":
             return self.machine.server_rows()
+        if what == "server":
+            return (self._process(),)
         return self._bounds if what == "bounds" else self._offer.refusals.rows(self._bounds)
+
+    def _process(self) -> Mapping[str, Any]:
+        """Return the row of this process, as :class:`~wanderbus.operator_rows.ProcessInfo`."""
+        name = self._settings.event_server or self._state.server
+        return {"server": name, "version": wanderbus.__version__, "started_us": self._started_us, "pid": os.getpid()}
 
     def _reads(self) -> HistoryReading:
         assert self._history is not None, "the role is not open"

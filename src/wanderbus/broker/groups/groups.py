@@ -8,6 +8,7 @@ from typing import Any
 from wanderbus import protocol
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
+from wanderbus.broker.groups.group_loads import GroupLoads
 from wanderbus.broker.groups.group_move import GroupMove
 from wanderbus.broker.groups.known_leaders import KnownLeaders
 from wanderbus.broker.groups.replaced_leaders import ReplacedLeaders
@@ -35,7 +36,9 @@ class Groups:
         publishing: Publishing,
         questions: LeaderQuestions,
         replaced: ReplacedLeaders,
+        loads: GroupLoads,
     ) -> None:
+        self.loads = loads
         self._state = basics.state
         self._channels = channels = basics.channels
         self._leaders: KnownLeaders | None = None

@@ -9,6 +9,7 @@ from msgspec import structs
 from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
+from wanderbus.broker.groups.group_loads import GroupLoads
 from wanderbus.broker.publish.acceptance import (
     accept,
     accepted_as,
@@ -47,6 +48,7 @@ class Publishing:
         settled: SettledInterest,
         decentralised: DecentralisedEvents | None,
         former: FormerServers,
+        loads: GroupLoads,
     ) -> None:
         self._conditions = basics.conditions
         self._state = basics.state
@@ -62,6 +64,7 @@ class Publishing:
         self._held: HeldPublishes[PublisherMessage] = HeldPublishes(basics.links)
         self._decentralised = decentralised
         self._former = former
+        self._loads = loads
         former.serve_by(self.publish)
         self._offered: dict[int, tuple[PublisherMessage, Source, Offered]] = {}
         """Coming messages that were read already, and the publisher and event of each, by object identity."""
@@ -204,6 +207,7 @@ class Publishing:
                 sending = decentralised and decentralised.send(event, acceptance)
                 self._delivery.phases.at_channel(is_sent=delivered.is_matched or bool(sending and sending.is_wanted))
                 self._answer(link, source, self._write(acceptance, delivered, sending.header if sending else b""))
+                self._loads.count(event.subject, acceptance, delivered.delivery)
         # What the causal order has counted as written follows its record, with nothing between.
         if decentralised and sending:
             decentralised.perform(sending.outputs)
