@@ -19,6 +19,7 @@ NAMES: Final = (
     "limits",
     "log",
     "patterns",
+    "rebalance",
     "relay",
     "sustained",
     "rudp-pair",

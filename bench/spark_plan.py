@@ -169,7 +169,7 @@ def _planned(loads: Mapping[str, int], later: Mapping[str, int], servers: int) -
     began_s = time.monotonic()
     plan = make_plan(loads, servers)
     planning_s = time.monotonic() - began_s
-    grown = make_plan(loads, servers + 1, plan)
+    grown = make_plan(loads, servers + 1, plan.server_of)
     hashed = [
         _largest(later, servers, [hashed_server(f"{salt}{subject}", servers) for subject in later])
         for salt in range(HASHES)

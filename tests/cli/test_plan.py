@@ -13,8 +13,9 @@ from tests.published import published
 from wanderbus.cli.application import run
 from wanderbus.cli.pipeline import plan
 from wanderbus.event import Event
-from wanderbus.planning import Plan, decode_plan
+from wanderbus.planning import Activity, Plan, decode_plan
 from wanderbus.records import Record, Subscribed
+from wanderbus.runtime.files.domain_file import create_domain, read_domain
 from wanderbus.subscription import Subscription
 
 START_US = 1_700_000_000_000_000
@@ -96,3 +97,28 @@ def test_a_present_file_that_is_no_plan_is_refused(tmp_path: Path, capsys: pytes
     (tmp_path / "plan.json").write_text("{}")
     assert run(["plan", "--servers", "2", "--lake", "a", "--present", str(tmp_path / "plan.json")]) == 2
     assert "plan.json is not a plan" in capsys.readouterr().err
+
+
+def test_t10_a_plan_for_a_domain_keeps_its_groups_whole_and_leaves_decentralised_channels_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = create_domain(tmp_path / "domain", "localhost", 3)
+    file.write_text(f'{file.read_text("utf-8")}\n[channels.T0]\nmodel = "decentralised"\n', "utf-8")
+    activities = {f"T{number}": Activity(events=number + 1) for number in range(200)}
+    monkeypatch.setattr(plan, "_counts", lambda *_: (activities, {}))
+    out = tmp_path / "plan.json"
+    words = ["plan", "--lake", str(tmp_path), "--out", str(out)]
+    assert run([*words, "--event-domain", str(file)]) == 0
+    made, domain = plan_of(out), read_domain(file)
+    assert "moves: " in capsys.readouterr().out
+    assert made.subjects.keys() == activities.keys() - {"T0"}
+    servers: dict[int, set[int]] = {}
+    for subject, placed in made.subjects.items():
+        channel = domain.channel(subject)
+        servers.setdefault(channel.group, set()).add(placed.server)
+        assert placed.moves_from in (None, int(channel.leader[1:]))
+    assert all(len(several) == 1 for several in servers.values())
+    assert run(words) == 2
+    assert "give the number of servers, or --event-domain FILE" in capsys.readouterr().err
+    assert run([*words, "--event-domain", str(file), "--servers", "2"]) == 2
+    assert f"--servers: 3 servers of {file} lead channels, not 2" in capsys.readouterr().err

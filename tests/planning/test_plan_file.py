@@ -44,12 +44,12 @@ def test_figures_compare_with_the_hash_and_with_the_least_possible() -> None:
 def test_a_present_plan_keeps_moves_few_and_names_them() -> None:
     present = make_plan(LOADS, 2)
     changed = {**LOADS, "Gate": 500, "Baggage": 400}
-    plan = make_plan(changed, 3, present)
+    plan = make_plan(changed, 3, present.server_of)
     for subject, placed in plan.subjects.items():
         before = present.server_of(subject)
         assert placed.moves_from == (before if before != placed.server else None)
     assert plan.figures.moved_subjects == sum(each.moves_from is not None for each in plan.subjects.values()) > 0
-    again = make_plan(changed, 3, plan)
+    again = make_plan(changed, 3, plan.server_of)
     assert (again.figures.moved_subjects, again.figures.moved_load_us) == (0, 0)
 
 

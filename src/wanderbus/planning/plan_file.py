@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -67,26 +67,30 @@ class Plan(msgspec.Struct, frozen=True):
 def make_plan(
     loads: Mapping[str, int],
     servers: int,
-    present: Plan | None = None,
+    present: Callable[[str], int] | None = None,
     *,
+    unit_of: Callable[[str], str] = str,
     slack: float = SLACK,
     weights: Weights = WEIGHTS,
 ) -> Plan:
     """Return the plan for subjects with these ``loads``, in microseconds, on so many ``servers``.
 
-    ``present`` is the plan that holds now; ``slack`` and the errors are those of :func:`place`. A subject that
-    ``present`` does not name is on the server of its hash now.
+    ``present`` returns the present server of a subject, as :meth:`Plan.server_of`. All subjects of one unit by
+    ``unit_of`` get the same server; each is its own unless that is given. ``slack`` and the errors are those of
+    :func:`place`.
     """
-    now = {} if present is None else {subject: present.server_of(subject) - 1 for subject in loads}
-    placed = place(loads, servers, now if present else None, slack=slack)
+    now = {} if present is None else {subject: present(subject) - 1 for subject in loads}
+    units = _units(loads, now, unit_of)
+    placed = place(units.loads, servers, units.present if present else None, slack=slack)
+    server_of = {subject: placed.server_of[unit_of(subject)] for subject in sorted(loads)}
     subjects = {}
-    for subject, server in placed.server_of.items():
+    for subject, server in server_of.items():
         origin = now.get(subject, server)
         subjects[subject] = PlacedSubject(server + 1, loads[subject], origin + 1 if origin != server else None)
     moved = [each.load_us for each in subjects.values() if each.moves_from is not None]
     hashed = {subject: hashed_server(subject, servers) for subject in loads}
     counts = [0] * servers
-    for server in placed.server_of.values():
+    for server in server_of.values():
         counts[server] += 1
     return Plan(
         FORM,
@@ -94,13 +98,34 @@ def make_plan(
         subjects,
         PlanFigures(
             load_us_max=placed.max_load,
-            load_us_least_max=least_max_load(loads.values(), servers),
+            load_us_least_max=least_max_load(units.loads.values(), servers),
             load_us_max_hashed=max(loads_by_server(servers, loads, hashed)),
             moved_subjects=len(moved),
             moved_load_us=sum(moved),
         ),
         weights,
     )
+
+
+class _Units(NamedTuple):
+    """Loads and present servers of units, which are placed whole."""
+
+    loads: dict[str, int]
+    present: dict[str, int]
+
+
+def _units(loads: Mapping[str, int], now: Mapping[str, int], unit_of: Callable[[str], str]) -> _Units:
+    """Return the units of subjects; one whose subjects are on several servers is where most of its load is."""
+    units: dict[str, int] = {}
+    shares: dict[str, dict[int, int]] = {}
+    for subject, load in loads.items():
+        unit = unit_of(subject)
+        units[unit] = units.get(unit, 0) + load
+        if subject in now:
+            by_server = shares.setdefault(unit, {})
+            by_server[now[subject]] = by_server.get(now[subject], 0) + load
+    present = {unit: min(shares[unit], key=lambda each: (-shares[unit][each], each)) for unit in shares}
+    return _Units(units, present)
 
 
 def encode_plan(plan: Plan) -> bytes:

@@ -25,7 +25,7 @@ def rearranged(loads: Mapping[str, int], fresh: Servers, present: Mapping[str, i
         if item[0]:
             found.add(found.ascending()[0], (item,))
     found.add_idle(item for item in homeless if not item[0])
-    if _lowered(found, limit, len(loads)):
+    if lower_loads(found, limit, len(loads)):
         choices.insert(0, found)
     return min(choices, key=lambda servers: moved_load(servers, present))
 
@@ -41,7 +41,7 @@ def moved_load(servers: Servers, present: Mapping[str, int]) -> tuple[int, int]:
     return sum(moved), len(moved)
 
 
-def _lowered(servers: Servers, limit: int, moves_max: int) -> bool:
+def lower_loads(servers: Servers, limit: int, moves_max: int) -> bool:
     """Move items from servers above ``limit`` to the least loaded one; return whether none is above it then."""
     for _ in range(moves_max):
         source, target = servers.most_loaded(), servers.ascending()[0]

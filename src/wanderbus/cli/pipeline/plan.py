@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -20,6 +21,8 @@ from wanderbus.cli.pipeline.task_progress import task_progress
 from wanderbus.errors import ConfigurationError
 from wanderbus.planning import Activity, Plan, SubjectInterest, decode_plan, encode_plan, loads_of, make_plan
 from wanderbus.planning.placing import SLACK
+from wanderbus.runtime.files.domain_file import read_domain
+from wanderbus.settings.event_domain import EventDomain
 from wanderbus.subscription import instant_us
 
 Counts = tuple[dict[str, Activity], dict[str, SubjectInterest]]
@@ -35,7 +38,24 @@ class PlanBounds(NamedTuple):
 
 
 def plan(
-    servers: Annotated[int, typer.Option("--servers", min=1, max=10_000, help="Number of servers.")],
+    servers: Annotated[
+        int | None,
+        typer.Option(
+            "--servers",
+            min=1,
+            max=10_000,
+            help="Number of servers.",
+            show_default="with --event-domain those that lead channels",
+        ),
+    ] = None,
+    event_domain: Annotated[
+        Path | None,
+        typer.Option(
+            "--event-domain",
+            help="File of a domain: the plan keeps its channel groups whole, for 'wanderbus domain apply'.",
+            show_default=False,
+        ),
+    ] = None,
     lake: Lake = None,
     log: Log = None,
     begin: Annotated[
@@ -59,29 +79,53 @@ def plan(
     """Plan which server has which subjects, so that the largest load is small.
 
     The load of a subject is estimated from its events, notifications and bytes, and from the filters against which its
-    events are matched after covering and merging. A subject stays whole, also if it is too large for one server.
+    events are matched after covering and merging. A subject stays whole, also if it is too large for one server. With
+    --event-domain, so does each channel group of the domain; its decentralised channels are left out, and without
+    --present, few groups move from their leaders of that file.
 
     Example: wanderbus plan --lake lake --servers 4 --out plan.json
+
+    Example: wanderbus plan --lake lake --event-domain mydomain/domain.toml --out plan.json
     """
-    now = None if present is None else _read(present)
+    domain = None if event_domain is None else read_domain(event_domain)
+    leading = () if domain is None else domain.settings.servers_with("resolution")
+    if (count := servers or len(leading)) == 0:
+        raise ConfigurationError("--servers: give the number of servers, or --event-domain FILE")
+    if leading and count != len(leading):
+        raise ConfigurationError(f"--servers: {len(leading)} servers of {event_domain} lead channels, not {servers}")
+    now = None if present is None else read_plan(present).server_of
     if out is not None:
         check_writable(out)
     place = SparkPlace(cores, master, environment)
     activities, interests = _counts(PlanBounds(lake, log, begin, end), place)
-    made = make_plan(loads_of(activities, interests), servers, now, slack=slack)
+    loads = loads_of(activities, interests)
+    made = make_plan(loads, count, now, slack=slack) if domain is None else _grouped(loads, domain, now, slack)
     if out is not None:
         out.write_bytes(encode_plan(made))
     if json:
         print_lines(encode_plan(made).decode())
     else:
-        _show(made, interests, is_change=now is not None)
+        _show(made, interests, is_change=now is not None or domain is not None)
 
 
-def _read(path: Path) -> Plan:
+def read_plan(path: Path) -> Plan:
+    """Return the plan in a file; :class:`ConfigurationError` if it cannot be read."""
     try:
         return decode_plan(path.read_bytes(), str(path))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _grouped(loads: Mapping[str, int], domain: EventDomain, present: Callable[[str], int] | None, slack: float) -> Plan:
+    """Return a plan of whole channel groups; unless a ``present`` one is given, the leaders are those of the file."""
+    lookup, leading = domain.directory.lookup, domain.settings.servers_with("resolution")
+    return make_plan(
+        {subject: load for subject, load in loads.items() if not domain.is_decentralised(subject)},
+        len(leading),
+        present or (lambda subject: leading.index(lookup(subject).server) + 1),
+        unit_of=lambda subject: str(lookup(subject).group),
+        slack=slack,
+    )
 
 
 def _counts(bounds: PlanBounds, place: SparkPlace) -> Counts:
