@@ -9,7 +9,9 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.domain import drain, move, status, up
+from wanderbus.cli.domain import drain, move, status, up, upgrade
+from wanderbus.cli.domain.balance.apply import apply
+from wanderbus.cli.domain.balance.rebalance import rebalance
 from wanderbus.cli.domain.options import FormerFile, SIPPort
 from wanderbus.cli.domain.servers_asked import PLACES_SHOWN, domain_of
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
@@ -104,3 +106,6 @@ app.command("up")(up.up)
 app.command("status")(status.status)
 app.command("drain")(drain.drain)
 app.command("move")(move.move)
+app.command("rebalance")(rebalance)
+app.command("apply")(apply)
+app.command("upgrade")(upgrade.upgrade)

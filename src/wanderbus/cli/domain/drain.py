@@ -63,7 +63,7 @@ async def _drain(connection: ConnectionOptions, file: Path | None, server: str, 
     async with answer.connection.visitor() as agent:
         found = await agent.operator.drain(on=on)
         try:
-            return await _wait(agent.operator, found, print_progress) if on else found
+            return await wait_until_empty(agent.operator, found, print_progress) if on else found
         except asyncio.CancelledError:
             print_progress(f"{server} goes on draining; 'wanderbus domain drain {server} --cancel' ends that")
             raise
@@ -74,10 +74,20 @@ async def _is_known(operator: Operator) -> bool:
     return True
 
 
-async def _wait(operator: Operator, found: DrainInfo, show: Callable[[str], None]) -> DrainInfo:
-    """Return what the server says when no session is left; show progress meanwhile."""
-    loop, shown_at = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+async def wait_until_empty(
+    operator: Operator, found: DrainInfo, show: Callable[[str], None], stuck_s_max: float | None = None
+) -> DrainInfo:
+    """Return what the server says when no session is left; show progress meanwhile.
+
+    With ``stuck_s_max``, also return once for so long nothing but sessions that cannot move is left.
+    """
+    loop = asyncio.get_running_loop()
+    shown_at = moved_at = loop.time()
     while found.sessions:
+        if found.sessions > sum(found.stuck.values()):
+            moved_at = loop.time()
+        elif stuck_s_max is not None and loop.time() - moved_at >= stuck_s_max:
+            break
         await asyncio.sleep(_LOOK_S)
         found = await operator.drain()
         if found.sessions and loop.time() - shown_at >= _SHOWN_S:

@@ -55,10 +55,11 @@ class ServerAnswer(Generic[Row]):
 
 def domain_of(file: Path | None) -> EventDomain:
     """Return the domain in ``file``, or in the usual places; :class:`ConfigurationError` if that is unusable."""
-    return read_domain(_existing(file))
+    return read_domain(existing_domain_file(file))
 
 
-def _existing(file: Path | None) -> Path:
+def existing_domain_file(file: Path | None) -> Path:
+    """Return ``file``, or the first of the usual places that exists; :class:`ConfigurationError` if none does."""
     if file is None:
         file = next((each for each in _PLACES if each.exists()), None)
     if file is None:
@@ -82,7 +83,7 @@ async def ask_all(
     """
     if (connection.user or "").lower().startswith(ECI_SCHEME):
         raise ConfigurationError("the servers of a domain are asked over SIP; give --user sip:NAME@DOMAIN")
-    file = _existing(file)
+    file = existing_domain_file(file)
     servers = {name: each for name, each in read_domain(file).settings.servers.items() if only in (None, name)}
     # A server that is suspended keeps its caller waiting.
     logins = (asyncio.to_thread(_logged_in, connection, server, file.parent) for server in servers)

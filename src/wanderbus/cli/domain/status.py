@@ -16,6 +16,7 @@ from wanderbus.client.operator import Operator
 from wanderbus.event_text import escaped
 from wanderbus.operator_rows import GroupInfo, ServerInfo
 from wanderbus.runtime.system_random import wall_us
+from wanderbus.settings.event_domain import EventDomain
 
 
 class ServerSeen(NamedTuple):
@@ -70,6 +71,23 @@ def leaders_by(several: Iterable[Sequence[GroupInfo]]) -> Mapping[int, Leader]:
     return {each.group: Leader(each.leader, each.epoch) for each in rows}
 
 
+def is_whole(others: Sequence[ServerInfo]) -> bool:
+    """Return whether a server has all links, and has confirmed all that the other servers want, as they have."""
+    return all(
+        other.is_linked is not False
+        and other.is_linked_here
+        and not other.trouble
+        and _is_confirmed(other)
+        and other.is_settled_here
+        for other in others
+    )
+
+
+def present_leaders(domain: EventDomain, several: Iterable[Sequence[GroupInfo]]) -> list[str]:
+    """Return the leader of each channel group, by the domain's file and by what several servers say."""
+    return [leader.server for leader in domain.directory.table.with_leaders(leaders_by(several)).leaders]
+
+
 class _Line(NamedTuple):
     """A server, what it says about the others if it answers, and the notifications that wait for it at them."""
 
@@ -87,12 +105,7 @@ class _Line(NamedTuple):
 
     def has_problem(self) -> bool:
         """Return whether the server does not answer, or lacks a link or a confirmation."""
-        if not self.others:
-            return True
-        return any(
-            other.is_linked is False or not other.is_linked_here or other.trouble or not _is_confirmed(other)
-            for other in self.others
-        )
+        return not self.others or not is_whole(self.others)
 
     def sum(self, name: str) -> int | None:
         """Return the sum of a figure about the others."""

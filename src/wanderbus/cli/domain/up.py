@@ -174,6 +174,18 @@ def _lock(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_supervised(directory: Path) -> bool:
+    """Return whether ``domain up`` runs the servers of the domain in ``directory`` at present."""
+    lock = directory / _LOCK
+    try:
+        descriptor = lock_file(lock) if lock.exists() else -1
+    except OSError:
+        return False
+    if descriptor is not None and descriptor >= 0:
+        os.close(descriptor)
+    return descriptor is None
+
+
 async def _run(supervisor: Supervisor) -> None:
     """Run the servers until SIGINT, SIGTERM or SIGHUP; end them and return, after SIGHUP with its status."""
     received: list[int] = []

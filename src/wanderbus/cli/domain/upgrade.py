@@ -1,0 +1,280 @@
+"""``wanderbus domain upgrade``: all servers of a domain are restarted, one after another (SPEC S-02)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
+from wanderbus.cli.domain.balance.steps import RATE, Step, Steps, all_answering, progress_note
+from wanderbus.cli.domain.drain import wait_until_empty
+from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of, existing_domain_file
+from wanderbus.cli.domain.status import is_whole, present_leaders
+from wanderbus.cli.domain.up import is_supervised
+from wanderbus.cli.instants import read_instant
+from wanderbus.cli.output import counted, print_json, print_line, print_unchanged, run_async
+from wanderbus.client.operator import Operator
+from wanderbus.errors import ConfigurationError, WanderbusError
+from wanderbus.operator_rows import GroupInfo, ProcessInfo, ServerInfo
+from wanderbus.runtime.child_process import ChildProcess
+from wanderbus.runtime.system_random import wall_us
+from wanderbus.subscription import instant_us
+
+_LOOK_S: Final = 0.5
+"""Pause until the servers are asked again."""
+
+_SHOWN_S: Final = 2.0
+"""Pause between two lines of progress."""
+
+STUCK_S_MAX: Final = 10.0
+"""Time after which a server is restarted with the sessions that cannot move."""
+
+
+class ServerSeen(NamedTuple):
+    """A server's process, what it says about the others, and the channel groups that have moved."""
+
+    process: ProcessInfo
+    others: Sequence[ServerInfo]
+    groups: Sequence[GroupInfo]
+
+
+Answers = Mapping[str, ServerAnswer[ServerSeen]]
+
+
+@visiting_all
+def upgrade(
+    *,
+    connection: ConnectionOptions,
+    restart: Annotated[
+        str | None,
+        typer.Option(
+            "--restart",
+            metavar="COMMAND",
+            help="Shell command that restarts a server; {server} is replaced by its name.",
+            show_default="end the process, if 'domain up' runs the server here; else ask",
+        ),
+    ] = None,
+    started_before: Annotated[
+        str | None,
+        typer.Option(
+            help="Leave out servers that were started later, as in 2026-11-21T10:00:00Z: goes on after Ctrl-C.",
+            show_default="now",
+        ),
+    ] = None,
+    move_groups: Annotated[
+        bool,
+        typer.Option("--move-groups", help="Let other servers lead the channel groups of a server meanwhile."),
+    ] = False,
+    event_domain: DomainFile = None,
+    json: AsJson = False,
+) -> None:
+    """Restart all servers of a domain, one after another, for example to run another version of wanderbus.
+
+    Each server is drained, restarted, and takes sessions again once it has all its links; then comes the next one. No
+    event is lost or repeated. Without a COMMAND, a server that 'domain up' runs on this computer is restarted by that;
+    for others the command says what to do, and waits. Publishes to the channels that a server leads wait while it is
+    restarted. With --move-groups they wait for some round trips, twice; but 'channel history' and --since then begin
+    there. Sessions that cannot move stay, and their devices connect again. Ctrl-C ends the command, and a line tells
+    how to go on. Needs the role of administrator elsewhere.
+
+    Example: wanderbus domain upgrade
+
+    Example: wanderbus domain upgrade --restart 'ssh {server}.example.org systemctl restart wanderbus' --event-domain
+    mydomain/domain.toml --user sip:alice@example.org
+    """
+    domain = domain_of(event_domain)
+    if len(domain.settings.servers) == 1:
+        raise ConfigurationError(
+            "the domain has one server, and its sessions have no other place; restart it by itself"
+        )
+    upgraded = _Upgrade(connection, event_domain, restart, _instant_us(started_before), move_groups, json=json)
+    if run_async(upgraded.run()):
+        raise typer.Exit(1)
+
+
+def _instant_us(text: str | None) -> int:
+    if text is None:
+        return wall_us()
+    if (instant := read_instant(text, "--started-before")) is None:
+        raise ConfigurationError(f"--started-before: invalid time {text!r} (expected one as 2026-11-21T10:00:00Z)")
+    return instant_us(instant)
+
+
+class _Upgrade:
+    """The restart of all servers that were started before a time."""
+
+    def __init__(
+        self,
+        connection: ConnectionOptions,
+        file: Path | None,
+        command: str | None,
+        before_us: int,
+        moves_groups: bool,
+        *,
+        json: bool,
+    ) -> None:
+        self._connection = connection
+        self._file = file
+        self._domain = domain_of(file)
+        self._command = command
+        self._before_us = before_us
+        self._moves_groups = moves_groups
+        self._json = json
+        self._note = progress_note(json=json)
+        self._moved = self._failed = 0
+
+    async def run(self) -> int:
+        """Restart the servers; return how many moves of channel groups failed."""
+        loop = asyncio.get_running_loop()
+        began, seen = loop.time(), await self._seen()
+        all_answering(seen)
+        restarted = 0
+        try:
+            for server, answer in seen.items():
+                assert answer.found is not None
+                if answer.found.process.started_us < self._before_us:
+                    await self._upgrade(server)
+                    restarted += 1
+                else:
+                    self._note("done", f"{server} was started later")
+                    await self._end_drain(server)
+        except (asyncio.CancelledError, WanderbusError):
+            since = datetime.fromtimestamp(self._before_us / 1e6, UTC).isoformat(timespec="milliseconds")
+            self._note("interrupted", f"go on with the option --started-before {since}")
+            raise
+        seconds = loop.time() - began
+        if self._json:
+            print_json({"restarted": restarted, "seconds": seconds, "sessions_moved": self._moved})
+        else:
+            several = f"{counted(restarted, 'server')} restarted in {seconds:.1f} s"
+            print_line(f"{several}, {counted(self._moved, 'session')} moved")
+        return self._failed
+
+    async def _upgrade(self, server: str) -> None:
+        """Drain a server, restart it, and let it take sessions again."""
+        loop = asyncio.get_running_loop()
+        began, seen = loop.time(), await self._seen()
+        all_answering(seen)
+        moved, left = await self._drain(seen[server])
+        away = await self._move(seen, self._led(seen, server)) if self._moves_groups else []
+        former = seen[server].found
+        assert former is not None
+        await self._restart(server, seen[server], former.process)
+        seen = await self._returned(server, former.process)
+        if away:
+            await self._move(seen, [Step(step.target, step.source, group=step.group) for step in away])
+        await self._end_drain(server)
+        self._moved += moved
+        self._show(server, seen, loop.time() - began, moved, left)
+
+    async def _drain(self, answer: ServerAnswer[ServerSeen]) -> tuple[int, int]:
+        """Drain a server; return how many sessions have moved, and how many cannot."""
+        assert answer.connection is not None
+        self._note("draining", f"{answer.server} is drained")
+        async with answer.connection.visitor() as agent:
+            first = await agent.operator.drain(on=True)
+            last = await wait_until_empty(agent.operator, first, lambda line: self._note("draining", line), STUCK_S_MAX)
+        return first.sessions - last.sessions, last.sessions
+
+    async def _end_drain(self, server: str) -> None:
+        answer = (await self._seen())[server]
+        all_answering({server: answer})
+        assert answer.connection is not None
+        async with answer.connection.visitor() as agent:
+            await agent.operator.drain(on=False)
+
+    def _led(self, seen: Answers, server: str) -> list[Step]:
+        """Return moves of the groups that a server leads to the others in turn."""
+        leaders = present_leaders(self._domain, (each.found.groups if each.found else () for each in seen.values()))
+        others = [each for each in self._domain.settings.servers_with("resolution") if each != server]
+        led = [group for group, leader in enumerate(leaders) if leader == server]
+        return [Step(server, others[place % len(others)], group=group) for place, group in enumerate(led) if others]
+
+    async def _move(self, seen: Answers, steps: Sequence[Step]) -> list[Step]:
+        """Move groups; return the moves that have been done."""
+        failed = await Steps(seen, RATE, json=self._json).perform(steps)
+        self._failed += len(failed)
+        return [step for step in steps if step not in failed]
+
+    async def _restart(self, server: str, answer: ServerAnswer[ServerSeen], process: ProcessInfo) -> None:
+        """Restart a server, or ask somebody to do so."""
+        connection = answer.connection
+        if self._command is not None:
+            self._note("restarting", f"{server} is restarted")
+            command = self._command.replace("{server}", shlex.quote(server))
+            running = await ChildProcess.start(("/bin/sh", "-c", command), print_unchanged, print_unchanged)
+            try:
+                status = await running.wait()
+            finally:
+                running.kill()  # after Ctrl-C
+            if status:
+                raise WanderbusError(
+                    f"the command that restarts {server} has ended with exit status {status}: {command}"
+                )
+        elif connection is not None and connection.login is not None and is_supervised(self._directory()):
+            self._note("restarting", f"process {process.pid} of {server} ends, and 'domain up' starts it again")
+            os.kill(process.pid, signal.SIGTERM)
+        else:
+            self._note("waiting", f"{server} is empty: restart it now; this command waits until it is back")
+
+    def _directory(self) -> Path:
+        """Return the directory in which ``domain up`` would run the servers."""
+        return self._connection.data_dir or existing_domain_file(self._file).parent
+
+    async def _returned(self, server: str, former: ProcessInfo) -> Answers:
+        """Return the answers of all servers once ``server`` has another process, and all have all links."""
+        loop = asyncio.get_running_loop()
+        shown_at = loop.time()
+        while True:
+            seen = await self._seen()
+            if not (why := missing(seen, server, former)):
+                return seen
+            if loop.time() - shown_at >= _SHOWN_S:
+                shown_at = loop.time()
+                self._note("waiting", why)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _seen(self) -> Answers:
+        return await ask_all(self._connection, self._file, _seen_by)
+
+    def _show(self, server: str, seen: Answers, seconds: float, moved: int, left: int) -> None:
+        """Print that a server has been restarted."""
+        found = seen[server].found
+        assert found is not None
+        if self._json:
+            row = {"server": server, "version": found.process.version, "seconds": seconds}
+            print_json({**row, "sessions_moved": moved, "sessions_left": left})
+        else:
+            stayed = f", {left} stayed" if left else ""
+            print_line(
+                f"{server} runs version {found.process.version}; {seconds:.1f} s, "
+                f"{counted(moved, 'session')} moved{stayed}"
+            )
+
+
+async def _seen_by(operator: Operator) -> ServerSeen:
+    return ServerSeen(
+        await operator.process(),
+        [row async for row in operator.servers()],
+        [row async for row in operator.groups()],
+    )
+
+
+def missing(seen: Answers, server: str, former: ProcessInfo) -> str:
+    """Return why ``server`` has not replaced its ``former`` process, or is not in the domain yet; "" if it is."""
+    for each, answer in seen.items():
+        if answer.found is None:
+            return f"{each} does not answer yet"
+        if each == server and answer.found.process.started_us == former.started_us:
+            return f"{server} still has its former process"
+        if not is_whole(answer.found.others):
+            return f"{each} does not have all its links yet"
+    return ""

@@ -1,0 +1,49 @@
+"""A restart of all servers: when a server is back, and which commands are refused (SPEC S-02)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import one_line
+from wanderbus.cli.application import run
+from wanderbus.cli.domain.servers_asked import ServerAnswer
+from wanderbus.cli.domain.up import is_supervised
+from wanderbus.cli.domain.upgrade import ServerSeen, missing
+from wanderbus.operator_rows import ProcessInfo, ServerInfo
+from wanderbus.runtime.files.domain_file import create_domain
+from wanderbus.runtime.files.file_modes import lock_file
+
+FORMER = ProcessInfo("s1", "1", 100, 1)
+
+
+def answer(server: str, *, started_us: int = 200, is_linked: bool = True) -> ServerAnswer[ServerSeen]:
+    others = [ServerInfo("other", is_linked=is_linked, is_settled=True, is_linked_here=True)]
+    return ServerAnswer(server, "?", found=ServerSeen(ProcessInfo(server, "1", started_us, 2), others, []))
+
+
+def test_s02_a_server_is_back_once_it_has_another_process_and_all_have_their_links() -> None:
+    def why(*answers: ServerAnswer[ServerSeen]) -> str:
+        return missing({each.server: each for each in answers}, "s1", FORMER)
+
+    assert why(answer("s1"), answer("s2", started_us=100)) == ""
+    assert why(answer("s1", started_us=100), answer("s2")) == "s1 still has its former process"
+    assert why(answer("s1"), answer("s2", is_linked=False)) == "s2 does not have all its links yet"
+    assert why(ServerAnswer("s1", "?", error="refused"), answer("s2")) == "s1 does not answer yet"
+
+
+def test_a_domain_is_supervised_while_domain_up_holds_its_lock(tmp_path: Path) -> None:
+    assert not is_supervised(tmp_path)
+    assert not (tmp_path / "running").exists()
+    assert lock_file(tmp_path / "running") is not None
+    assert is_supervised(tmp_path)
+
+
+def test_a_single_server_and_an_unusable_time_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone, pair = create_domain(tmp_path / "a", "localhost", 1), create_domain(tmp_path / "b", "localhost", 2)
+    user = ("--user", "sip:alice@localhost", "--password", "x")
+    assert run(["domain", "upgrade", "--event-domain", str(alone), *user]) == 2
+    assert "the domain has one server" in one_line(capsys.readouterr().err)
+    assert run(["domain", "upgrade", "--event-domain", str(pair), "--started-before", "noon", *user]) == 2
+    assert "--started-before: invalid time 'noon'" in one_line(capsys.readouterr().err)
