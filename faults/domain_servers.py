@@ -18,7 +18,8 @@ from faults.small_disks import SmallDisk
 from faults.victim import Died, Victim
 from harness.domain_file import LINK_PORT, Place, place_servers
 from harness.ports import free_port
-from wanderbus.runtime.files.domain_file import create_domain
+from wanderbus.runtime.files.domain_file import create_domain, read_domain
+from wanderbus.testbed.launch import python
 
 ACCESS: Final = ("s1", "s2", "s3")
 LEADERS: Final = ("s4", "s5")
@@ -60,6 +61,7 @@ class DomainServers:
         network: Network,
         places: Mapping[str, Place],
         users: Sequence[str],
+        ordered: Sequence[str],
         decentralised: Sequence[str],
         disks: Mapping[str, SmallDisk],
         *,
@@ -70,7 +72,8 @@ class DomainServers:
         self._burst = burst
         self._directory = directory
         self._locks = {name: asyncio.Lock() for name in SERVERS}
-        file = create_domain(directory / "domain", DOMAIN, len(SERVERS))
+        self._network = network
+        self._file = file = create_domain(directory / "domain", DOMAIN, len(SERVERS))
         tables = "".join(f'[channels.{subject}]\nmodel = "decentralised"\n' for subject in decentralised)
         place_servers(file, places, tables)
         passwords = directory / "users"
@@ -80,15 +83,17 @@ class DomainServers:
         settings.write_text(f"disk_reserve_bytes = {RESERVE_BYTES}\n" + "log_keep_bytes = 0\n" * short_log)
         common = {"--config": settings, "--users": passwords, "--domain": DOMAIN, "--event-domain": file}
         module = "faults.short_log" if short_log else "wanderbus"
-        self._victims = {name: self._victim(name, module, network, place, common) for name, place in places.items()}
+        self._victims = {name: self._victim(name, module, place, common) for name, place in places.items()}
+        self.leaders = {place.group: place.leader for place in map(read_domain(file).channel, ordered)}
+        """Leader of each channel group of the ordered subjects."""
 
-    def _victim(self, name: str, module: str, network: Network, place: Place, common: Mapping[str, object]) -> Victim:
+    def _victim(self, name: str, module: str, place: Place, common: Mapping[str, object]) -> Victim:
         own = {"--host": place.host, "--port": place.sip_port, "--data-dir": data_of(self._directory, name)}
         options = {**common, **own, "--event-server": name}
         arguments = [str(word) for option in options.items() for word in option]
 
         def on_host(argv: Sequence[str]) -> list[str]:
-            return network.command(name, argv)
+            return self._network.command(name, argv)
 
         errors = self._errors(name)
         return Victim(name, module, "up", *arguments, errors=errors, ready_s_max=READY_S_MAX, on_host=on_host)
@@ -131,6 +136,23 @@ class DomainServers:
                 await self._return(server, random)
             else:
                 await self._notice(server, _ROOM, room)
+
+    async def move_group(self, group: int) -> bool:
+        """Let another server lead a channel group; return whether it does: all servers have to run meanwhile."""
+        target = next(name for name in LEADERS if name != self.leaders[group])
+        options = {"--event-domain": self._file, "--data-dir": data_of(self._directory, target)}
+        words = [str(word) for option in options.items() for word in option]
+        argv = self._network.command(target, python("wanderbus", "domain", "move", str(group), target, *words))
+        with self._errors("domain-move").open("ab") as errors:
+            process = await asyncio.create_subprocess_exec(*argv, stdout=errors, stderr=errors)
+        try:
+            if await process.wait() != 0:
+                return False
+        finally:
+            if process.returncode is None:
+                process.kill()
+        self.leaders[group] = target
+        return True
 
     async def _return(self, server: str, random: Random) -> None:
         await asyncio.sleep(random.uniform(0, DOWN_S_MAX))

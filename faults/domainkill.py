@@ -4,7 +4,8 @@ Three servers have users, two lead channels, and one of these is the directory; 
 Agents publish through ordered and decentralised channels, and move meanwhile. One server of each kind is killed with
 ``kill -9`` and started again, and the disk of one of each kind is full for a moment, several times in a long run. Then
 the journals of the agents are compared: nothing acknowledged is lost, nothing is repeated, all subscribers of an
-ordered channel see one order, and in decentralised channels no effect comes before its cause.
+ordered channel see one order, and in decentralised channels no effect comes before its cause. Meanwhile channel groups
+of the ordered channels move from one leader to the other, as soon as all servers run for long enough.
 
 As root, hosts are network namespaces and disks are small file systems in memory. Otherwise hosts are loopback
 addresses, and disks are not filled.
@@ -45,6 +46,9 @@ COUNTS: Final = 5
 
 FAULT_EACH_S: Final = 8.0
 MOVE_EACH_S: Final = 2.0
+GROUP_MOVE_EACH_S: Final = 10.0
+GROUP_MOVE_PAUSE_S: Final = 0.5
+GROUP_MOVE_S_MAX: Final = 120.0
 PROGRESS_EACH_S: Final = 2.0
 DRAIN_S_MAX: Final = 180.0
 QUIET_S_MAX: Final = 60.0
@@ -56,7 +60,7 @@ LEAST_SHARE: Final = 0.1
 
 
 class Planned(NamedTuple):
-    """A fault or a move, by its kind or the host that moves, and when it begins."""
+    """A fault or a move, by its kind, the host or the channel group that moves, and when it begins."""
 
     at_s: float
     name: str
@@ -79,6 +83,7 @@ class Run:
     ) -> None:
         self.verdict = Verdict()
         self.faults = {f"{what} {kind}": 0 for what in ("kill", "fill") for kind in KINDS if disks or what == "kill"}
+        self.group_moves = 0
         self.published_s = 0.0
         """Duration of publishing."""
         self._interrupted = asyncio.Event()
@@ -92,13 +97,14 @@ class Run:
         self.hosts = cast(agents, network, places, seed, directory, rate_per_s)
         self.decentralised = self.hosts[0].decentralised
         self.roles = sorted((role for host in self.hosts for role in host.agents), key=lambda role: role.number)
-        users, subjects = [role.user for role in self.roles], self.decentralised
+        users, subjects = [role.user for role in self.roles], (self.hosts[0].ordered, self.decentralised)
         burst = functools.partial(self._tell, "burst")
         self._servers = DomainServers(
-            directory, network, places, users, subjects, disks, burst=burst, short_log=short_log
+            directory, network, places, users, *subjects, disks, burst=burst, short_log=short_log
         )
         self._processes = {host.name: self._process(host) for host in self.hosts}
         self._moving = asyncio.Lock()
+        self._moving_group = asyncio.Lock()
         self._is_settled = False
         """True once everything that is due had time to arrive."""
         self._disturbing: list[asyncio.Task[None]] = []
@@ -179,7 +185,7 @@ class Run:
         return self.is_interrupted
 
     def _plan(self, seconds: float) -> list[Planned]:
-        """Return what happens when: each kind of fault at least once, in a random order, and moves."""
+        """Return what happens when: each kind of fault at least once, in a random order, moves and moves of groups."""
         count = max(len(self.faults), round(seconds / FAULT_EACH_S))
         names: list[str] = []
         while len(names) < count:
@@ -191,6 +197,10 @@ class Run:
         for place in range(max(len(self.hosts), round(seconds / MOVE_EACH_S))):
             host = self.hosts[place % len(self.hosts)]
             plan.append(Planned(seconds * self._random.uniform(0.05, 0.95), host.name, self._move))
+        groups = sorted(self._servers.leaders)
+        for _ in range(max(1, round(seconds / GROUP_MOVE_EACH_S))):
+            group = str(self._random.choice(groups))
+            plan.append(Planned(seconds * self._random.uniform(0.05, 0.95), group, self._move_group))
         return sorted(plan, key=lambda each: each.at_s)
 
     async def _fault(self, name: str) -> None:
@@ -207,6 +217,17 @@ class Run:
             address = await asyncio.to_thread(self._network.move, host)
             if self._network.needs_order:
                 self._processes[host].tell(f"move {address}")
+
+    async def _move_group(self, group: str) -> None:
+        """Move a channel group, again and again until no fault prevents it."""
+        async with self._moving_group:
+            try:
+                async with asyncio.timeout(GROUP_MOVE_S_MAX):
+                    while not await self._servers.move_group(int(group)):
+                        await asyncio.sleep(GROUP_MOVE_PAUSE_S)
+            except TimeoutError:
+                raise Died(f"channel group {group} has not moved in {GROUP_MOVE_S_MAX:g} s") from None
+        self.group_moves += 1
 
     def _tell(self, word: str) -> None:
         for process in self._processes.values():
@@ -256,6 +277,7 @@ class Run:
             "causal_pairs": truth.causal_pairs,
             "refused": len(truth.refused),
             "moves": self.counts[4],
+            "group_moves": self.group_moves,
             "faults": self.faults,
             "published_s": round(self.published_s, 1),
             "rate_asked_per_s": self._rate_per_s,
@@ -267,7 +289,7 @@ class Run:
     def _lacking(self, figures: Mapping[str, Any]) -> list[str]:
         """Return why the figures prove nothing."""
         found = [f"no {name}" for name, count in self.faults.items() if not count]
-        found += [f"no {name}" for name in ("causal_pairs", "moves") if not figures[name]]
+        found += [f"no {name}" for name in ("causal_pairs", "moves", "group_moves") if not figures[name]]
         if (rate_per_s := figures["rate_per_s"]) < (least := LEAST_SHARE * self._rate_per_s):
             found.append(f"{rate_per_s} events/s, less than {least:g}")
         if figures["deliveries"] < figures["events"]:

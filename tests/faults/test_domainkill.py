@@ -17,7 +17,7 @@ from demo.network import LoopbackNetwork
 from faults import domainkill
 from faults.domain_cast import FAN_OUT, cast, host_names
 from faults.domain_servers import KINDS, SERVERS, places_in
-from faults.domainkill import Run
+from faults.domainkill import GROUP_MOVE_EACH_S, Run
 from faults.kill_options import INTERRUPTED
 from faults.small_disks import SmallDisk, small_disks
 from faults.victim import Died
@@ -91,16 +91,20 @@ def test_each_kind_of_fault_and_each_host_has_its_time(tmp_path: Path, seconds: 
     plan = planned._plan(seconds)
     assert all(0 < each.at_s < seconds for each in plan)
     names = Counter(each.name for each in plan)
-    assert set(names) == {*planned.faults, *host_names(16)}
+    groups = {name for name in names if name.isdecimal()}
+    assert set(names) - groups == {*planned.faults, *host_names(16)}
+    assert {int(name) for name in groups} <= set(planned._servers.leaders)
+    assert sum(names[name] for name in groups) == round(seconds / GROUP_MOVE_EACH_S)
     assert max(names[name] for name in planned.faults) - min(names[name] for name in planned.faults) <= 1
 
 
 def test_a_run_that_proves_nothing_says_why(tmp_path: Path) -> None:
     made = run(tmp_path)
-    good = {"causal_pairs": 1, "moves": 1, "rate_per_s": 10.0, "deliveries": 2, "events": 2}
+    good = {"causal_pairs": 1, "moves": 1, "group_moves": 1, "rate_per_s": 10.0, "deliveries": 2, "events": 2}
     made.faults = dict.fromkeys(made.faults, 1)
     assert made._lacking(good) == []
     assert made._lacking({**good, "moves": 0}) == ["no moves"]
+    assert made._lacking({**good, "group_moves": 0}) == ["no group_moves"]
     assert made._lacking({**good, "causal_pairs": 0}) == ["no causal_pairs"]
     assert made._lacking({**good, "rate_per_s": 9.9}) == ["9.9 events/s, less than 10"]
     assert made._lacking({**good, "deliveries": 1}) == ["1 deliveries of 2 events"]
