@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -148,23 +150,43 @@ class Truth:
     # Order ------------------------------------------------------------------------------------------------------------
 
     def _check_orders(self) -> None:
-        """Check that ids give ordered channels one order for all, and that each publisher's order is kept in any."""
+        """Check that each publisher's order is kept, and in ordered channels that of each log and one order for all."""
         ids = {event: text for event, text in self.acknowledged.items() if text}
+        orders: dict[str, list[list[Name]]] = {}
         for stream in self._streams:
-            last: dict[str, tuple[int, int]] = {}
-            last_of: dict[tuple[str, int], int] = {}
+            last: dict[tuple[str, object], int] = {}
+            received: dict[str, list[Name]] = {}
             for each in _first_of_each(stream.taken):
                 if ids.setdefault(each.event, each.text) != each.text:
                     words = f"{each.event} is {ids[each.event]} and, for {stream.user} {each.text}"
                     self._verdict.broken("integrity_errors", words)
-                before = last_of.get((each.subject, each.event.by), 0)
-                place = _place(each.text)
-                is_late = each.subject not in self._decentralised and place < last.get(each.subject, place)
-                if each.event.n < before or is_late:
+                numbers: dict[object, int] = {each.event.by: each.event.n}
+                if each.subject not in self._decentralised:
+                    received.setdefault(each.subject, []).append(each.event)
+                    place = EventId.parse(each.text)
+                    numbers[place.origin, place.incarnation] = place.number
+                if any(number < last.get((each.subject, key), number) for key, number in numbers.items()):
                     words = f"{stream.user} received {each.event} of {each.subject}, {each.text}, after a later one"
                     self._verdict.broken("out_of_order", words)
-                last_of[each.subject, each.event.by] = max(before, each.event.n)
-                last[each.subject] = max(place, last.get(each.subject, place))
+                for key, number in numbers.items():
+                    last[each.subject, key] = max(number, last.get((each.subject, key), number))
+            for subject, events in received.items():
+                orders.setdefault(subject, []).append(events)
+        for subject, several in orders.items():
+            self._check_agreement(subject, several)
+
+    def _check_agreement(self, subject: str, orders: Sequence[Sequence[Name]]) -> None:
+        """Check that one order has all ``orders`` in it: the numbers of two leaders' logs say nothing of each other."""
+        sorter: TopologicalSorter[Name] = TopologicalSorter()
+        for order in orders:
+            for before, after in pairwise(order):
+                sorter.add(after, before)
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            events = error.args[1]
+            words = f"subscribers of {subject} received {len(events) - 1} events in different orders: {events[:4]}"
+            self._verdict.broken("out_of_order", words)
 
     # Causes -----------------------------------------------------------------------------------------------------------
 
@@ -234,8 +256,3 @@ def _first_of_each(taken: Sequence[Entry]) -> list[Entry]:
     for each in taken:
         found.setdefault(each.event, each)
     return list(found.values())
-
-
-def _place(text: str) -> tuple[int, int]:
-    identity = EventId.parse(text)
-    return identity.incarnation, identity.number

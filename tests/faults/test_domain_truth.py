@@ -21,7 +21,10 @@ LETTERS |= {"b": "began", "h": "heard", "e": "ended", "o": "acknowledged"}
 
 
 def journal(agent: int, text: str) -> list[Entry]:
-    """Return the entries of words such as ``s:F01``: a letter of the kind, then subject, publisher and number."""
+    """Return the entries of words such as ``s:F01``: a letter of the kind, then subject, publisher and number.
+
+    The number of the id may follow, behind an ``x`` if the channel has the next leader by then.
+    """
     found = []
     for at_ns, word in enumerate(text.split()):
         kind, _, event = word.partition(":")
@@ -29,6 +32,8 @@ def journal(agent: int, text: str) -> list[Entry]:
         by, n = (int(event[1]), int(event[2])) if event[1:] else (0, 0)
         id_number = event[3:] or f"{by + 1}{n}"
         origin = "leader" if subject == "Line" else f"s{by}"
+        if id_number.startswith("x"):
+            origin, id_number = "next", id_number[1:]
         words = {"b": "everything", "o": ""}.get(kind, f"{origin}-1-{id_number}")
         found.append(Entry(LETTERS[kind], agent, Name(by, n), subject, words, at_ns))  # type: ignore[arg-type]
     return found
@@ -73,7 +78,10 @@ def test_everything_in_order_is_good() -> None:
         ),
         # Two publishers in an ordered channel: all have the order of the ids.
         (("s:L02 a:L027 t:L027 t:L118", "s:L11 a:L118 t:L027 t:L118", "t:L118"), {}),
-        (("s:L02 a:L027 t:L118 t:L027", "s:L11 a:L118 t:L027 t:L118", "t:L118"), {"out_of_order": 1}),
+        (("s:L02 a:L027 t:L118 t:L027", "s:L11 a:L118 t:L027 t:L118", "t:L118"), {"out_of_order": 2}),
+        # The numbers of the next leader say nothing of the former one's, but all have one order.
+        (("s:L02 a:L028 t:L028 t:L11x7", "s:L11 a:L11x7 t:L028 t:L11x7", "t:L11x7"), {}),
+        (("s:L02 a:L028 t:L028 t:L11x7", "s:L11 a:L11x7 t:L11x7 t:L028", "t:L11x7"), {"out_of_order": 1}),
         # An event that is stored in an outbox has no id yet, and is due.
         (("s:L01 o:L01 t:L01", "t:L01", "t:L01"), {}),
         (("s:L01 o:L01 t:L01", "", "t:L01"), {"lost": 1}),
