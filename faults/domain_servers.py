@@ -19,6 +19,7 @@ from faults.victim import Died, Victim
 from harness.domain_file import LINK_PORT, Place, place_servers
 from harness.ports import free_port
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
+from wanderbus.testbed.async_processes import AsyncProcess
 from wanderbus.testbed.launch import python
 
 ACCESS: Final = ("s1", "s2", "s3")
@@ -143,14 +144,12 @@ class DomainServers:
         options = {"--event-domain": self._file, "--data-dir": data_of(self._directory, target)}
         words = [str(word) for option in options.items() for word in option]
         argv = self._network.command(target, python("wanderbus", "domain", "move", str(group), target, *words))
-        with self._errors("domain-move").open("ab") as errors:
-            process = await asyncio.create_subprocess_exec(*argv, stdout=errors, stderr=errors)
+        command = await AsyncProcess.start("domain move", argv, self._errors("domain-move"), read=False)
         try:
-            if await process.wait() != 0:
+            if await command.wait() != 0:
                 return False
         finally:
-            if process.returncode is None:
-                process.kill()
+            command.kill_now()
         self.leaders[group] = target
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,19 @@ from tests.api.event_domain import Domain
 from tests.api.test_access_servers import broker_of
 from tests.api.test_session_owners import contact_of
 from tests.api.world import SUBJECT, numbers, run, until
+from tests.certificates import Certificates, make_certificates
 from wanderbus.errors import Refused
+from wanderbus.machine import Address
 from wanderbus.peers.handover import following
+from wanderbus.sip.message.headers import NameAddr
+from wanderbus.sip.message.targets import target_of
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(params=["ordered", "decentralised"])
@@ -50,6 +60,46 @@ def test_l01_an_agent_hands_its_session_over_and_reads_on(domain: Domain) -> Non
             assert broker_of(alice) == contact_of(s2)
 
     run(story())
+
+
+@pytest.mark.parametrize("transport", ["udp", "tcp", "tls"])
+def test_l01_the_call_to_the_next_server_passes_its_proxy(
+    tmp_path: Path, certificates: Certificates, transport: str
+) -> None:
+    """There it gets a relay if it needs one; the transport stays that of the agent."""
+    domain = Domain(tmp_path / "domain", 2)
+    tls = {
+        "tls_certificate": certificates.certificate,
+        "tls_key": certificates.key,
+        "tls_port": 0,
+        "stay_on_path": True,
+    }
+
+    async def story() -> None:
+        async with domain.server("s1", **tls) as s1, domain.server("s2", **tls) as s2:
+            if transport == "tls":
+                domain.ports["s1"] = tls_address(s1)[1]
+            async with (
+                domain.agent("s1", transport=transport, ca_file=certificates.authority) as alice,
+                domain.agent("s2", "bob") as bob,
+                alice.subscribe(SUBJECT) as reader,
+            ):
+                await alice.handover("s2")
+                await bob.publish(SUBJECT, {"n": 1})
+                assert await numbers(reader, 1) == [1]
+                machine: Any = alice._driver and alice._driver.machine
+                route, *_ = machine._user_agent.sessions[machine._session].dialog.route_set
+                hop = target_of(NameAddr.parse(route).uri)
+                reached = tls_address(s2) if transport == "tls" else s2.address
+                assert (hop.transport, hop.address) == (transport.upper(), reached)
+
+    run(story())
+
+
+def tls_address(server: wanderbus.Server) -> Address:
+    """Return the address of a server's proxy for TLS."""
+    assert server.tls_address is not None
+    return server.tls_address
 
 
 def test_l01_a_session_follows_its_device_into_the_network_of_another_server(

@@ -60,7 +60,7 @@ def test_a_new_call_reaches_the_owner_with_one_302(fleet: Fleet) -> None:
     first = subscribed(fleet, "s1")
     bob = fleet.phone("s2", "bob", number=2).connect()
     second = subscribed(fleet, "s2", number=3)
-    assert redirections(fleet) == [("sip:broker@10.0.0.1:5070", ip_of("s2"))]
+    assert redirections(fleet) == [("sip:broker@10.0.0.1:5060", ip_of("s2"))]
     assert second.statuses == ["CONNECTED"]
     assert (fleet.users_at("s1"), fleet.users_at("s2")) == ([ALICE, ALICE], [BOB])
     bob.publish(7)
@@ -72,7 +72,7 @@ def test_servers_that_lead_no_channel_ask_each_other_too() -> None:
     fleet = Fleet(names=("s1", "s2", "s3"), leaders=("s1",))
     subscribed(fleet, "s2")
     assert fleet.phone("s3", number=2).connect().statuses == ["CONNECTED"]
-    assert redirections(fleet) == [("sip:broker@10.0.0.2:5070", ip_of("s3"))]
+    assert redirections(fleet) == [("sip:broker@10.0.0.2:5060", ip_of("s3"))]
 
 
 def test_operators_are_served_by_the_server_that_they_call() -> None:
@@ -92,7 +92,7 @@ def test_l06_an_operator_is_redirected_to_a_session_that_has_moved_from_there() 
     state.replace_session(left)
     second = fleet.phone("s2", number=2).connect()
     assert second.statuses == ["CONNECTED"]
-    assert redirections(fleet) == [("sip:broker@10.0.0.1:5070", ip_of("s2"))]
+    assert redirections(fleet) == [("sip:broker@10.0.0.1:5060", ip_of("s2"))]
     assert fleet.phone("s2", number=3, session=OPERATIONS).connect().statuses == ["CONNECTED"]
     assert fleet.users_at("s2") == [ALICE], "requests of operators are about the server that is called"
 
@@ -140,12 +140,12 @@ def test_messages_about_owners_are_reported_as_consumed() -> None:
     directory = Directory(ChannelGroups(b"key", 1), first_table(1, ("s2",), b"key"))
     leaders = LeaderSessions(OwnChannels(directory, "s2"), epoch=1, positions={})
     parts = Composition[Output]()
-    owners = SessionOwners(("s1",), BrokerState("s2", 1), "sip:broker@10.0.0.2")
+    owners = SessionOwners(("s1",), BrokerState("s2", 1), ("sip:broker@10.0.0.2",))
     traffic = ServerTraffic(parts, ServerParts("s2", links, leaders), DOMAIN, owners)
     asked = ServerMessageReceived(9, "s1", encode(OwnerAsked(1, ALICE)))
     traffic.route_links([asked, asked], 0.0)
     parts.run(0.0)
-    answer = SendOnServerLink(9, encode(OwnerAnswered(1, "", takes_at="sip:broker@10.0.0.2")))
+    answer = SendOnServerLink(9, encode(OwnerAnswered(1, (), takes_at=("sip:broker@10.0.0.2",))))
     assert given == [ConsumedOnServerLink(9, 2), answer, answer]
 
 
@@ -186,7 +186,7 @@ def test_a_caller_who_does_not_reach_the_owner_is_served_at_the_server_it_knows(
         None if {source[0], destination[0]} == {second.ip, ip_of("s1")} else carry(source, destination, data, delay_s)
     )
     second.connect()
-    assert redirections(fleet) == [("sip:broker@10.0.0.1:5070", ip_of("s2"))]
+    assert redirections(fleet) == [("sip:broker@10.0.0.1:5060", ip_of("s2"))]
     fleet.run(10.0)
     assert second.statuses == ["CONNECTED"]
     assert fleet.users_at("s2") == [ALICE]

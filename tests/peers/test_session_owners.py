@@ -62,7 +62,7 @@ class South:
 
     def __init__(self, *rows: SessionRow, links: tuple[int, ...] = (EAST, NORTH)) -> None:
         self.rows = Rows(*rows)
-        self.machine = SessionOwners(("east", "north"), self.rows, SOUTH)
+        self.machine = SessionOwners(("east", "north"), self.rows, (SOUTH,))
         self.now = 0.0
         self.asked: list[tuple[int, OwnerAsked | OwnerAnswered]] = []
         self.decided: list[CallServed | CallRedirected] = []
@@ -109,7 +109,8 @@ class South:
         takes_at: str = "",
         is_exact: bool = False,
     ) -> None:
-        payload = owner_messages.encode(OwnerAnswered(request, contact, *after, takes_at or contact, is_exact))[1:]
+        contacts, takes = ((each,) if each else () for each in (contact, takes_at or contact))
+        payload = owner_messages.encode(OwnerAnswered(request, contacts, *after, takes, is_exact))[1:]
         self.give(ServerMessageReceived(link, server_at(link), payload))
 
     def wait(self, seconds: float) -> None:
@@ -137,7 +138,7 @@ def test_all_servers_are_asked_and_the_owner_gets_the_call() -> None:
     south.answer(EAST)
     assert south.decided == []
     south.answer(NORTH, contact="sip:broker@192.0.2.2:5070;transport=tcp")
-    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.2:5070;transport=tcp")]
+    assert south.decided == [CallRedirected("call", ("sip:broker@192.0.2.2:5070;transport=tcp",))]
     assert south.timers == {}
 
 
@@ -184,7 +185,7 @@ def test_a_question_is_repeated_on_a_new_link() -> None:
     assert south.decided == []
     assert south.asked[-1] == (4, OwnerAsked(1, ALICE))
     south.answer(4, contact="sip:broker@192.0.2.2")
-    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.2")]
+    assert south.decided == [CallRedirected("call", ("sip:broker@192.0.2.2",))]
 
 
 def test_the_first_questions_also_wait_for_the_first_links() -> None:
@@ -196,7 +197,7 @@ def test_the_first_questions_also_wait_for_the_first_links() -> None:
     south.open(NORTH)
     assert south.asked[-1] == (NORTH, OwnerAsked(1, ALICE))
     south.answer(NORTH, contact="sip:broker@192.0.2.2")
-    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.2")]
+    assert south.decided == [CallRedirected("call", ("sip:broker@192.0.2.2",))]
     late = South(links=(EAST,))
     late.call()
     late.answer(EAST)
@@ -217,8 +218,8 @@ def test_the_owner_has_subscriptions_or_notifications_that_wait(row: SessionRow,
     south = South(row)
     payload = owner_messages.encode(OwnerAsked(7, ALICE))[1:]
     south.give(ServerMessageReceived(EAST, "east", payload))
-    contact = SOUTH if is_owner else ""
-    assert south.asked == [(EAST, OwnerAnswered(7, contact, takes_at=SOUTH, is_exact=is_owner))]
+    contacts = (SOUTH,) if is_owner else ()
+    assert south.asked == [(EAST, OwnerAnswered(7, contacts, takes_at=(SOUTH,), is_exact=is_owner))]
 
 
 def test_l04_the_server_that_knows_the_publishes_of_a_device_is_the_owner() -> None:
@@ -226,7 +227,7 @@ def test_l04_the_server_that_knows_the_publishes_of_a_device_is_the_owner() -> N
     for publishers in ((), ((ALICE, "phone"),)):
         south.rows.publishers.update(publishers)
         south.give(ServerMessageReceived(EAST, "east", owner_messages.encode(OwnerAsked(7, ALICE))[1:]))
-    assert [each.contact for _, each in south.asked if isinstance(each, OwnerAnswered)] == ["", SOUTH]
+    assert [each.contacts for _, each in south.asked if isinstance(each, OwnerAnswered)] == [(), (SOUTH,)]
 
 
 def test_a_call_that_returns_is_served_here_because_its_caller_could_not_reach_the_owner() -> None:
@@ -258,10 +259,10 @@ def test_a_call_that_is_offered_again_has_one_question() -> None:
     [
         b"",
         b"\x93\x09\x01\x02",
-        owner_messages.encode(OwnerAnswered(1, f"sip:{'x' * 2_000}@192.0.2.2"))[1:],
-        owner_messages.encode(OwnerAnswered(1, "sip:broker@192.0.2.2\r\nVia: x"))[1:],
-        owner_messages.encode(OwnerAnswered(1, "nobody"))[1:],
-        owner_messages.encode(OwnerAnswered(1, "", takes_at="nobody"))[1:],
+        owner_messages.encode(OwnerAnswered(1, (f"sip:{'x' * 2_000}@192.0.2.2",)))[1:],
+        owner_messages.encode(OwnerAnswered(1, ("sip:broker@192.0.2.2\r\nVia: x",)))[1:],
+        owner_messages.encode(OwnerAnswered(1, ("nobody",)))[1:],
+        owner_messages.encode(OwnerAnswered(1, (), takes_at=("nobody",)))[1:],
     ],
 )
 def test_a_malformed_message_closes_the_link(payload: bytes) -> None:
@@ -275,14 +276,14 @@ def test_a_malformed_message_closes_the_link(payload: bytes) -> None:
 def test_a_server_that_has_given_a_session_up_names_the_next_owner() -> None:
     south = South(session(is_fenced=True, owner_epoch=4, next_owner="east"))
     south.give(ServerMessageReceived(NORTH, "north", owner_messages.encode(OwnerAsked(7, ALICE))[1:]))
-    assert south.asked == [(NORTH, OwnerAnswered(7, "", "east", 4, SOUTH))]
+    assert south.asked == [(NORTH, OwnerAnswered(7, (), "east", 4, (SOUTH,)))]
 
 
 def test_a_server_to_which_a_session_is_on_its_way_names_itself() -> None:
     south = South()
     south.rows.awaited[f"{ALICE}/default"] = AwaitedRow(2, "east", 0, ())
     south.give(ServerMessageReceived(NORTH, "north", owner_messages.encode(OwnerAsked(7, ALICE))[1:]))
-    assert south.asked == [(NORTH, OwnerAnswered(7, "", "south", 2, SOUTH))]
+    assert south.asked == [(NORTH, OwnerAnswered(7, (), "south", 2, (SOUTH,)))]
 
 
 def test_the_next_owner_is_asked_again_if_it_may_have_answered_before_the_session_came() -> None:
@@ -295,7 +296,7 @@ def test_the_next_owner_is_asked_again_if_it_may_have_answered_before_the_sessio
     south.wait(LOOK_S)
     assert south.asked == [(EAST, OwnerAsked(1, ALICE))]
     south.answer(EAST, contact="sip:broker@192.0.2.1")
-    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.1")]
+    assert south.decided == [CallRedirected("call", ("sip:broker@192.0.2.1",))]
 
 
 def test_a_user_is_unowned_only_if_every_server_says_so() -> None:
@@ -323,7 +324,7 @@ def test_a_server_that_awaits_the_session_is_asked_until_it_has_it() -> None:
         south.answer(EAST, after=("east", 2))
         south.wait(LOOK_S)
     south.answer(EAST, contact="sip:broker@192.0.2.1")
-    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.1")]
+    assert south.decided == [CallRedirected("call", ("sip:broker@192.0.2.1",))]
 
 
 def test_a_call_for_a_session_that_has_left_waits_until_it_has_arrived() -> None:
@@ -335,7 +336,7 @@ def test_a_call_for_a_session_that_has_left_waits_until_it_has_arrived() -> None
     south.rows.exports.clear()
     south.wait(LOOK_S)
     south.answer(EAST, contact="sip:broker@192.0.2.1")
-    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.1")]
+    assert south.decided == [CallRedirected("call", ("sip:broker@192.0.2.1",))]
 
 
 def test_a_call_for_a_session_that_takes_too_long_is_served() -> None:
@@ -372,7 +373,7 @@ def test_l06_a_call_for_a_session_that_has_moved_is_not_served_where_the_users_o
     south.call("two", name="work")
     assert south.asked == [(link, OwnerAsked(1, ALICE, "work")) for link in (EAST, NORTH)]
     south.answer(EAST, contact=AT_EAST, is_exact=True)
-    assert south.decided[1:] == [CallRedirected("two", AT_EAST)]
+    assert south.decided[1:] == [CallRedirected("two", (AT_EAST,))]
 
 
 def test_l06_the_server_with_the_very_session_has_precedence_over_one_with_another_of_the_user() -> None:
@@ -381,13 +382,13 @@ def test_l06_the_server_with_the_very_session_has_precedence_over_one_with_anoth
     south.answer(NORTH, contact=AT_NORTH)
     assert south.decided == []
     south.answer(EAST, contact=AT_EAST, is_exact=True)
-    assert south.decided == [CallRedirected("call", AT_EAST)]
+    assert south.decided == [CallRedirected("call", (AT_EAST,))]
 
 
 @pytest.mark.parametrize(
     ("rows", "decided"),
     [
-        ((), CallRedirected("call", AT_NORTH)),
+        ((), CallRedirected("call", (AT_NORTH,))),
         ((session(subscriptions=["a"]),), CallServed("call")),
     ],
 )
@@ -414,13 +415,13 @@ def test_while_a_server_drains_a_session_that_nobody_has_begins_elsewhere() -> N
         south.call(call, name="work")
         south.answer(EAST, request)
         south.answer(NORTH, request, contact, takes_at=AT_NORTH)
-    assert south.decided == [CallRedirected(call, AT_NORTH) for call in ("one", "two")]
+    assert south.decided == [CallRedirected(call, (AT_NORTH,)) for call in ("one", "two")]
 
 
 def test_no_session_begins_at_a_server_that_drains_because_another_is_there() -> None:
     south = South()
     south.call(name="work")
-    payload = owner_messages.encode(OwnerAnswered(1, AT_NORTH))[1:]
+    payload = owner_messages.encode(OwnerAnswered(1, (AT_NORTH,)))[1:]
     south.give(ServerMessageReceived(NORTH, "north", payload))
     south.answer(EAST)
     assert south.decided == [CallServed("call", ALICE, "work")]
@@ -438,10 +439,10 @@ def test_an_answer_about_one_session_says_whether_it_is_here_and_who_has_it_next
     for name in ("default", "work", "play", "none"):
         south.give(ServerMessageReceived(NORTH, "north", owner_messages.encode(OwnerAsked(7, ALICE, name))[1:]))
     assert [answer for _, answer in south.asked] == [
-        OwnerAnswered(7, SOUTH, "", 0, SOUTH, is_exact=True),
-        OwnerAnswered(7, SOUTH, "east", 4, SOUTH),
-        OwnerAnswered(7, SOUTH, "south", 6, SOUTH),
-        OwnerAnswered(7, SOUTH, "", 0, SOUTH),
+        OwnerAnswered(7, (SOUTH,), "", 0, (SOUTH,), is_exact=True),
+        OwnerAnswered(7, (SOUTH,), "east", 4, (SOUTH,)),
+        OwnerAnswered(7, (SOUTH,), "south", 6, (SOUTH,)),
+        OwnerAnswered(7, (SOUTH,), "", 0, (SOUTH,)),
     ]
 
 

@@ -9,13 +9,17 @@ from wanderbus.hosts import network_of
 from wanderbus.machine import SendDatagram, SendOnStream
 from wanderbus.sip.message.dialog import Dialog
 from wanderbus.sip.message.headers import Via
+from wanderbus.sip.message.message import Response
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 from wanderbus.sip.message.targets import (
     Origin,
     Path,
     Target,
+    Transport,
     as_target,
+    direct_hop,
     make_via,
+    redirected_to,
     response_path,
     stamped_via,
     target_of,
@@ -130,3 +134,37 @@ HOSTS = [
 @pytest.mark.parametrize(("one", "other", "same"), HOSTS)
 def test_addresses_of_one_customer_are_one_network(one: str, other: str, same: bool) -> None:
     assert (network_of(one) == network_of(other)) is same
+
+
+@pytest.mark.parametrize(
+    ("uri", "proxy", "hop"),
+    [
+        ("sip:b@10.0.0.7:5070", "UDP", Target("UDP", ("10.0.0.7", 5070))),
+        ("sip:b@10.0.0.7;transport=tcp", "UDP", Target("TCP", ("10.0.0.7", 5060))),
+        ("sip:b@example.org", "UDP", None),
+        ("sip:b@10.0.0.7:5070", "TLS", None),
+        ("sip:b@10.0.0.7;transport=tcp", "TLS", None),
+        ("sip:b@10.0.0.7;transport=tls", "TLS", Target("TLS", ("10.0.0.7", 5061))),
+    ],
+)
+def test_a_redirected_request_goes_to_the_address_unless_it_would_lose_tls(
+    uri: str, proxy: Transport, hop: Target | None
+) -> None:
+    server = Target(proxy, ("10.0.0.1", 5060))
+    assert direct_hop(SIPUri.parse(uri), server) == (hop or server)
+
+
+@pytest.mark.parametrize(
+    ("transports", "chosen"),
+    [
+        (("UDP",), "sip:b@10.0.0.7"),
+        (("TCP", "UDP"), "sip:b@10.0.0.7;transport=tcp"),
+        (("TLS", "UDP"), "sip:b@10.0.0.7:5061;transport=tls"),
+    ],
+)
+def test_the_contact_of_a_302_with_the_own_transport_is_followed(
+    transports: tuple[str, ...], chosen: str
+) -> None:
+    uris = ["sip:b@10.0.0.7", "sip:b@10.0.0.7;transport=tcp", "sip:b@10.0.0.7:5061;transport=tls"]
+    response = Response(302, "Moved", tuple(("Contact", f"<{uri}>") for uri in uris))
+    assert str(redirected_to(response, "sip:b@example.org", transports)) == chosen

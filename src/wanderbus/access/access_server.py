@@ -119,6 +119,7 @@ class AccessServer:
     ) -> None:
         rudp, tcp = rudp or RudpConfig(), tcp or TcpConfig()
         self.broker = broker
+        self._properties = properties
         self._baseline = baseline
         self._transports = Transports(
             random,
@@ -208,7 +209,9 @@ class AccessServer:
         """Return the traffic with the other servers, which decides where new calls are served, too."""
         state, domain = self.broker.state, self.broker.config.domain
         takes = servers.name in servers.access
-        owners = SessionOwners(servers.others, state, self._user_agent.contact_uri, takes=takes)
+        # A call that passes the proxy of its new server gets a relay there, as it did at its former one.
+        contacts = self._properties.reached_at or (self._user_agent.contact_uri,)
+        owners = SessionOwners(servers.others, state, contacts, takes=takes)
         roles = self.broker.config.roles
         handovers = SessionHandovers(servers.others, servers.access, state, domain, roles, servers.networks)
         return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided, handovers)

@@ -157,7 +157,7 @@ class DeviceSignalling:
         if offer is None:
             return
         if isinstance(decision, CallRedirected):
-            self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 302, contacts=(decision.contact,))])
+            self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 302, contacts=decision.contacts)])
             if previous := self._sessions.by_device.get((offer.remote_uri, _device_of(offer))):
                 self.end(previous, "its device was redirected to the server that owns the session")
         else:

@@ -13,7 +13,7 @@ from wanderbus.mobility.session.session_timers import TOO_SMALL, TOO_SMALL_REASO
 from wanderbus.sip.message.checks import USER_AGENT_METHODS
 from wanderbus.sip.message.message import Message, Request, Response, make_response
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.message.targets import transport_params
+from wanderbus.sip.message.targets import uri_at
 from wanderbus.sip.message.uri import SIPUri
 
 _ALLOW: Final = ("Allow", ", ".join(USER_AGENT_METHODS))
@@ -50,10 +50,7 @@ class Composer:
     @property
     def contact_uri(self) -> str:
         """Our contact URI: our user at our address, over our transport."""
-        host, port = self.contact
-        where = f"[{host}]" if ":" in host else host
-        params = "".join(f";{name}={value}" for name, value in transport_params(self.properties.transport))
-        return f"sip:{self.properties.user}@{where}:{port}{params}"
+        return uri_at(self.properties.user, self.contact, self.properties.transport)
 
     @property
     def contact_header(self) -> tuple[str, str]:

@@ -40,6 +40,8 @@ class Properties(msgspec.Struct, frozen=True):
     """The name in the server's TLS certificate; its address if None."""
     server_known_as: Address | None = None
     """Address of the server as known to others, if that is not ``server``: a route to it leads to ``server``."""
+    reached_at: tuple[str, ...] = ()
+    """SIP URIs of the user at a server that belongs to it, one for each transport; without one, its own contact."""
     server_is_local: bool = False
     """True if the server runs on this host, so that UDP datagrams from its address are really from it."""
     vouched_domains: tuple[str, ...] = ()

@@ -25,6 +25,9 @@ OWNER_PREFIX: Final = b"\x04"
 TEXT_CHARACTERS_MAX: Final = 1_024
 """Largest length of a user or of a contact in a message."""
 
+CONTACTS_MAX: Final = 4
+"""Most contacts of a server: one for each transport."""
+
 
 class OwnerWanted(Input, frozen=True):
     """Decide which server serves the new call of ``user``; :class:`CallServed` or :class:`CallRedirected` follows.
@@ -49,10 +52,10 @@ class CallServed(Output, frozen=True):
 
 
 class CallRedirected(Output, frozen=True):
-    """Another server owns a session of the caller: redirect the call to its ``contact``, a SIP URI."""
+    """Another server owns a session of the caller: redirect the call to one of its ``contacts``, SIP URIs."""
 
     call: str
-    contact: str
+    contacts: tuple[str, ...]
 
 
 OwnersInput = OwnerWanted | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
@@ -62,6 +65,7 @@ OwnersOutput = CallServed | CallRedirected | SendOnServerLink | CloseServerLink 
 """Outputs of the owners of sessions."""
 
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)]
+Contacts = Annotated[tuple[Text, ...], msgspec.Meta(max_length=CONTACTS_MAX)]
 
 
 class OwnerAsked(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -73,18 +77,18 @@ class OwnerAsked(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class OwnerAnswered(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Answer to ``request``: the SIP URI of the answering server if it has a session of the user, else "".
+    """Answer to ``request``: the SIP URIs of the answering server if it has a session of the user, else none.
 
     A server that has given the session up names the one that owns it in ``owner_epoch``. One to which it is on its way
-    names itself. One that takes new sessions has its SIP URI in ``takes_at``. ``is_exact`` is true if it has the very
+    names itself. One that takes new sessions has its SIP URIs in ``takes_at``. ``is_exact`` is true if it has the very
     session that was asked for.
     """
 
     request: int
-    contact: Text
+    contacts: Contacts
     next_owner: Text = ""
     owner_epoch: int = 0
-    takes_at: Text = ""
+    takes_at: Contacts = ()
     is_exact: bool = False
 
 

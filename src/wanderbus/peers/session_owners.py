@@ -142,16 +142,16 @@ class _Question:
         self.user = wanted.user
         self.session = wanted.session
         self.unanswered = unanswered
-        self.other = ""
-        """Contact of a server with another session of the user."""
+        self.other: tuple[str, ...] = ()
+        """Contacts of a server with another session of the user."""
         self.next_owner = next_owner
         """The latest owner that another server has named, behind its epoch; "" if none has."""
         self.asked_again: tuple[int, str] = 0, ""
         """The one that was asked once more, because it may have answered before the session came."""
         self.is_coming = False
         """True if it says that the session is on its way to it."""
-        self.takers: dict[str, str] = {}
-        """SIP URIs of the servers that take new sessions."""
+        self.takers: dict[str, tuple[str, ...]] = {}
+        """Contacts of the servers that take new sessions."""
 
 
 class SessionOwners:
@@ -159,14 +159,16 @@ class SessionOwners:
 
     :param others: the names of the other servers of the domain
     :param sessions: the sessions of this server
-    :param contact: SIP URI at which the other servers' callers reach this one
+    :param contacts: SIP URIs at which the other servers' callers reach this one
     :param takes: whether new sessions may begin here, unless this server drains
     """
 
-    def __init__(self, others: Iterable[str], sessions: SessionsByUser, contact: str, *, takes: bool = True) -> None:
+    def __init__(
+        self, others: Iterable[str], sessions: SessionsByUser, contacts: tuple[str, ...], *, takes: bool = True
+    ) -> None:
         self._others = tuple(others)
         self._sessions = sessions
-        self._contact = contact
+        self._contacts = contacts
         self._takes = takes
         self._links = OpenLinks()
         self._unseen = set(self._others)
@@ -269,27 +271,29 @@ class SessionOwners:
     def _answer(self, asked: OwnerAsked) -> OwnerAnswered:
         sessions, user = self._sessions, asked.user
         epoch, after = next_owner(sessions, user, asked.session)
-        contact = self._contact if self.owns(user) else ""
-        takes_at = self._contact if self._takes and not sessions.is_draining else ""
-        return OwnerAnswered(asked.request, contact, after, epoch, takes_at, owns(sessions, user, asked.session))
+        contacts = self._contacts if self.owns(user) else ()
+        takes_at = self._contacts if self._takes and not sessions.is_draining else ()
+        return OwnerAnswered(asked.request, contacts, after, epoch, takes_at, owns(sessions, user, asked.session))
 
     def _on_answer(self, question: _Question, server: str, answer: OwnerAnswered, now: float) -> None:
-        contact, takes_at = (str(SIPUri.parse(each)) if each else "" for each in (answer.contact, answer.takes_at))
-        if contact and (answer.is_exact or not question.session):
-            self._redirect(question, contact, now)
+        contacts, takes_at = (
+            tuple(str(SIPUri.parse(each)) for each in uris) for uris in (answer.contacts, answer.takes_at)
+        )
+        if contacts and (answer.is_exact or not question.session):
+            self._redirect(question, contacts, now)
             return
         if takes_at:
             question.takers[server] = takes_at
-            question.other = question.other or contact
+            question.other = question.other or contacts
         question.next_owner = max(question.next_owner, (answer.owner_epoch, answer.next_owner))
         if server == question.next_owner[1]:
             question.is_coming = answer.next_owner == server
         self._strike(question, server, now)
 
-    def _redirect(self, question: _Question, target: str, now: float) -> None:
+    def _redirect(self, question: _Question, contacts: tuple[str, ...], now: float) -> None:
         self._close(question.call)
         self._remember(question.call, now)
-        self._outputs.append(CallRedirected(question.call, target))
+        self._outputs.append(CallRedirected(question.call, contacts))
 
     def _on_link_opened(self, link: int, server: str) -> None:
         """Repeat the questions without an answer: a link that failed may have lost them."""

@@ -244,6 +244,7 @@ class Server(HostedServer):
             server_known_as=None
             if self.sip_server
             else (self._settings.advertise or server.address[0], server.address[1]),
+            reached_at=() if self._sip is None else self._sip.contacts_of(self.broker_uri),
             server_is_local=self.sip_server is None,
             vouched_domains=tuple(sorted(self._user_domains)),
             keep_alive_s=KEEP_ALIVE_S[server.transport] if self.sip_server else None,

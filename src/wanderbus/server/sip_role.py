@@ -28,6 +28,8 @@ from wanderbus.server.ports import Bound, Port, SIPPort, UdpPort
 from wanderbus.server.relay_role import RelayRole
 from wanderbus.server.role import HostOffer, Role
 from wanderbus.sip.authentication.digest import Secret
+from wanderbus.sip.message.targets import uri_at
+from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy.bindings import BindingsWritten
 from wanderbus.sip.proxy.default_routing import OnPathRouting
 from wanderbus.sip.proxy.domain_servers import FindDomain
@@ -80,6 +82,7 @@ class SIPRole(Role):
         """Their address for TLS, once started; None without a certificate."""
         self.machine: SIPServer | None = None
         """The machine, once started."""
+        self._advertised: dict[str, Address] = {}
         self._key = b""
         self._registrations: Registrations | None = None
         self._resolver: DomainResolver | None = None
@@ -132,17 +135,19 @@ class SIPRole(Role):
         settings = self._settings
         self.address, streams = bound[SIP_SOCKET].address, bound[SIP_SOCKET].streams
         self.tls_address = streams.get("TLS")
-        advertised = settings.advertise or self.address[0]
+        host = settings.advertise or self.address[0]
+        streams = {kind: (host, port) for kind, (_, port) in streams.items()}
+        self._advertised = {"UDP": (host, self.address[1]), **streams}
         relaying: dict[str, Any] = {}
         if self._relays:
             relaying = {"media": RelayDriver(self._relays, SystemRandom()), "relay_calls": settings.relay_calls}
         machine = self.machine = SIPServer(
             settings.domain.lower(),
-            (advertised, self.address[1]),
+            self._advertised["UDP"],
             self._secrets.get,
             SystemRandom(),
             self._key,
-            streams={kind: (advertised, port) for kind, (_, port) in streams.items()},
+            streams=streams,
             routing=self._routing or (OnPathRouting() if settings.stay_on_path else None),
             algorithms=settings.digest_algorithms,
             flood=settings.flood or DEFAULT_LIMITS,
@@ -160,6 +165,11 @@ class SIPRole(Role):
             servers = name_servers(settings.domains)
             self._resolver = DomainResolver(self._offer.feed, name_servers=servers, ip_version=version)
         return machine
+
+    def contacts_of(self, uri: str) -> tuple[str, ...]:
+        """Return the SIP URIs at which the user of ``uri`` is reached through the proxy, one for each transport."""
+        user = SIPUri.parse(uri).user
+        return tuple(uri_at(user, address, transport) for transport, address in self._advertised.items())
 
     def begin(self, now: float) -> Sequence[Output]:
         """Restore the registrations."""

@@ -26,6 +26,7 @@ from wanderbus.simulation.node import Node
 from wanderbus.simulation.storage import SimulatedStorage
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.message.targets import uri_at
 from wanderbus.sip.proxy.sip_server import SOCKET as PROXY_SOCKET
 from wanderbus.sip.proxy.sip_server import SIPServer
 
@@ -137,7 +138,12 @@ class SimulatedServer:
             "registrar", sip, served, self._world, self._network, self._report, streams={PROXY_SOCKET: address}
         )
         access = AccessServer(
-            Properties(uri=BROKER_URI, server=address, password=password_of("broker")),
+            Properties(
+                uri=BROKER_URI,
+                server=address,
+                password=password_of("broker"),
+                reached_at=(uri_at("broker", address, "UDP"), uri_at("broker", address, "TCP")),
+            ),
             Broker(state, self._config, channels=None if member is None else member.channels),
             random,
             sip_address=(self.ip, _BROKER_PORT),

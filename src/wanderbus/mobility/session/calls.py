@@ -7,7 +7,7 @@ so that the transition table is obeyed and each change of state is reported once
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -172,7 +172,7 @@ def overtake_outgoing(call: Call) -> list[Effect]:
     return abandon_transaction(call.outgoing)
 
 
-def follow_redirection(call: Call, outgoing: OutgoingInvite, response: Response, transports: Collection[str]) -> bool:
+def follow_redirection(call: Call, outgoing: OutgoingInvite, response: Response, transports: Sequence[str]) -> bool:
     """Direct our first INVITE to the target of a 3xx; return False if there is none to follow, or enough were followed.
 
     A peer may redirect once (RFC 3261 8.1.3.4). The servers of a service may redirect to each other, because a session

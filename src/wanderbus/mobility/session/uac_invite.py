@@ -83,7 +83,7 @@ class UacInvites:
         self._bye = bye
         self._forking = forking
         self._schedule = InviteSchedule(random, timers)
-        self._transports = {"UDP", composer.properties.transport}
+        self._transports = tuple(dict.fromkeys((composer.properties.transport, "UDP")))
 
     def create(self, call: Call, media: MediaDescription, now: float, *, hurried: bool) -> list[Effect]:
         """Send the first INVITE, which offers ``media``."""

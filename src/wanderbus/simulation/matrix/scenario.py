@@ -69,6 +69,8 @@ class MatrixScenario(Scenario):
         relays = () if self.cell.path is Path.DIRECT else ((RELAY_IP, NG_PORT),)
         self.fleet = ServerFleet(self.world, self.network, config, rudp, names=SERVERS, leaders=SERVERS, relays=relays)
         kind = LearningRelay if self.cell.path is Path.RTPENGINE else RelayHost
+        self._destinations = [ip_of(name) for name in SERVERS] if self.cell.path is Path.DIRECT else [RELAY_IP]
+        """Addresses to which a device may send in the end."""
         self.relay = kind(RELAY_IP, PORTS, self.world, self.network, fingerprint=FINGERPRINT)
         self._leader = self.fleet.channels[self._home].leader(SUBJECT)
         """The server that is to lead the channel."""
@@ -245,21 +247,8 @@ class MatrixScenario(Scenario):
         for number, identity in device.accepted.items():
             if number not in published or published[number].acceptance.id != identity:
                 yield f"event {number} was acknowledged as {identity} and is not there"
-        if device.way != self.cell.way or device.sends_to not in self._destinations(device):
+        if device.way != self.cell.way or device.sends_to not in self._destinations:
             yield f"sends to {device.sends_to} by {device.way}"
-
-    def _destinations(self, device: MatrixDevice) -> list[str]:
-        """Return the addresses to which a device may send in the end.
-
-        A call that is redirected to another server does not pass a proxy that could name a relay.
-        """
-        is_redirected = self.cell.change in TO_OTHER_SERVER and (
-            device is self.mover or self.cell.change is Change.SERVER_DRAINED
-        )
-        servers = [ip_of(name) for name in SERVERS]
-        if self.cell.path is Path.DIRECT:
-            return servers
-        return [RELAY_IP, *servers] if is_redirected else [RELAY_IP]
 
     def _check_place(self) -> Iterator[str]:
         """Check that the mover's session is at one server, the right one, and the channel too."""

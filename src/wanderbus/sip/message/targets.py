@@ -9,7 +9,8 @@ one to the port in the Via. A ``maddr`` is ignored: with it, anybody could aim o
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final, Literal
 
 import msgspec
@@ -93,9 +94,14 @@ def target_of(uri: SIPUri, *, default: Transport = "UDP") -> Target:
     return Target(transport, (uri.host, uri.port or PORTS[transport]), server_name)
 
 
-def transport_params(transport: Transport) -> tuple[tuple[str, str | None], ...]:
+def transport_params(transport: str) -> tuple[tuple[str, str | None], ...]:
     """Return the parameters of a ``sip:`` URI that is reached over ``transport``."""
     return () if transport == "UDP" else (("transport", transport.lower()),)
+
+
+def uri_at(user: str | None, address: Address, transport: str) -> str:
+    """Return the ``sip:`` URI of ``user`` at ``address`` over ``transport``."""
+    return str(SIPUri("sip", user, *address, params=transport_params(transport)))
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -174,25 +180,27 @@ _FOLLOWED: Final = (300, 301, 302)
 
 
 def redirected_to(
-    response: Response, asked: str, transports: Collection[str], peer: SIPUri | None = None
+    response: Response, asked: str, transports: Sequence[str], peer: SIPUri | None = None
 ) -> SIPUri | None:
     """Return the best Contact of a 3xx to our request for the URI ``asked``; None if there is none to follow.
 
-    A contact that needs another transport than ``transports`` is left out, and so is a sips URI: without TLS on the
-    whole path it would lose its security. With ``peer``, so is a contact that names another user or domain. Header
-    fields and the method in a URI are ignored, because only the target is needed (RFC 3261 19.1.5).
+    Of contacts with the same preference, the one with the first of ``transports`` is the best. One that needs another
+    transport is left out, and so is a sips URI: without TLS on the whole path it would lose its security. With
+    ``peer``, so is a contact that names another user or domain. Header fields and the method in a URI are ignored,
+    because only the target is needed (RFC 3261 19.1.5).
     """
     if response.status not in _FOLLOWED:
         return None
     contacts = [contact for contact in response.contacts if contact != CONTACT_STAR and contact.uri.scheme == "sip"]
-    for contact in sorted(contacts, key=_rank):
+    found: list[tuple[float, int, SIPUri]] = []
+    for contact in contacts:
         params = tuple(param for param in contact.uri.params if param[0].lower() != "method")
         target = msgspec.structs.replace(contact.uri, headers=(), params=params)
         if peer is not None and not _is_server_of(peer, target):
             continue
         if str(target) != asked and is_single_host(target.host.strip("[]")) and _reached_over(target) in transports:
-            return target
-    return None
+            found.append((_rank(contact), transports.index(_reached_over(target)), target))
+    return min(found, key=itemgetter(0, 1), default=(0, 0, None))[2]
 
 
 def _is_server_of(peer: SIPUri, target: SIPUri) -> bool:
@@ -210,8 +218,12 @@ def _reached_over(target: SIPUri) -> str | None:
 
 
 def direct_hop(target: SIPUri, proxy: Target) -> Target:
-    """Return the next hop of a request for ``target``: ``target`` itself if it is an address, else ``proxy``."""
-    return target_of(target) if is_ip_address(target.host) else proxy
+    """Return the next hop of a request for ``target``: ``target`` itself if it is an address, else ``proxy``.
+
+    It is ``proxy``, too, if that is reached over TLS and ``target`` is not: nothing may be readable on the path.
+    """
+    hop = target_of(target) if is_ip_address(target.host) else proxy
+    return proxy if proxy.transport == "TLS" and hop.transport != "TLS" else hop
 
 
 def _rank(contact: NameAddr) -> float:
