@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
 
 from wanderbus.broker.servers.server_users import server_user
+from wanderbus.cli.application import run
+from wanderbus.cli.domain.balance import rebalance
 from wanderbus.cli.domain.balance.load import DomainLoad, ServerCounts, balancing_steps, load_between, percent
-from wanderbus.cli.domain.balance.steps import Step
+from wanderbus.cli.domain.balance.steps import Step, Steps
+from wanderbus.cli.domain.servers_asked import ServerAnswer
 from wanderbus.operator_rows import GroupLoadInfo, ProcessInfo, SessionInfo
 from wanderbus.planning.loads import WEIGHTS
+from wanderbus.runtime.files.domain_file import create_domain
 
 LEADERS = ("s1", "s1", "s2")
 BOB, CAROL = "sip:bob@localhost", "sip:carol@localhost"
@@ -43,6 +53,8 @@ def test_a_load_is_what_was_counted_between_two_readings_for_each_second() -> No
         "s1": 105 * EVENT + 15 * NOTIFICATION,
         "s2": 10 * EVENT + 3 * NOTIFICATION,
     }
+    moved = found.after({"0": "s2", f"{BOB}/s": "s2"})
+    assert moved.by_server() == {"s1": 5 * EVENT, "s2": 110 * EVENT + 18 * NOTIFICATION}
     assert percent(10_000) == 1.0
 
 
@@ -82,3 +94,67 @@ def test_items_that_stay_and_servers_without_the_role_take_no_part() -> None:
     )
     assert [step.name for step in balancing_steps(found, ("s1", "s2"), ("s1",), staying=("0",))] == ["1"]
     assert [step.user for step in balancing_steps(found, ("s1",), ("s1", "s2"))] == [BOB, CAROL]
+
+
+def words(file: Path) -> list[str]:
+    """Return options for a short measurement."""
+    return ["--over", "0.1", "--json", "--event-domain", str(file), "--user", "sip:a@localhost", "--password", "x"]
+
+
+def test_something_else_moves_instead_of_what_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = create_domain(tmp_path / "domain", "localhost", 2)
+    users = {f"sip:u{number}@localhost": 1000 + number for number in range(4)}
+    readings = [{"s1": counts({}, dict.fromkeys(users, 0)), "s2": counts()}, {"s1": counts({}, users), "s2": counts()}]
+    refused: list[str] = []
+
+    async def ask_all(*_: object) -> dict[str, ServerAnswer[ServerCounts]]:
+        return {server: ServerAnswer(server, "?", found=found) for server, found in readings.pop(0).items()}
+
+    async def perform(steps: Steps, wanted: Sequence[Step]) -> list[Step]:
+        failed = wanted[: 1 - len(refused)]
+        refused.extend(step.user for step in failed)
+        steps.done.extend(wanted[len(failed) :])
+        return list(failed)
+
+    monkeypatch.setattr(rebalance, "ask_all", ask_all)
+    monkeypatch.setattr(Steps, "perform", perform)
+    assert run(["domain", "rebalance", *words(file)]) == 1
+    first, ended, again, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["ratio"], ended, last) == (2.0, {"moves": 1, "failed": 1}, {"moves": 1, "failed": 0})
+    assert again["ratio"] > 1.2 > again["expected_ratio"], "the next choice knows what has moved"
+
+
+def test_a_watched_group_stays_for_five_rounds_and_servers_without_an_answer_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, leader, number = create_domain(tmp_path / "domain", "localhost", 2), ["s1"], itertools.count()
+    monkeypatch.setattr(rebalance, "present_leaders", lambda *_: [leader[0], *["s1"] * 63])
+    moved: list[int] = []
+    rounds = -1
+
+    async def ask_all(*_: object) -> dict[str, ServerAnswer[ServerCounts]]:
+        nonlocal rounds
+        reading = next(number)
+        if reading == 0:
+            return {"s1": ServerAnswer("s1", "?", error="it is being restarted")}
+        rounds += reading % 2
+        if rounds == 8:
+            raise asyncio.CancelledError
+        # Once group 0 has moved, its next server has another load too, so that it would go back at once.
+        beside = dict.fromkeys((0, 1), 600 * reading) if leader[0] == "s1" else {0: 1000 * reading}
+        found = {"s1": counts(beside), "s2": counts({None: 900 * reading} if leader[0] == "s2" else {})}
+        return {server: ServerAnswer(server, "?", found=each) for server, each in found.items()}
+
+    async def perform(steps: Steps, wanted: Sequence[Step]) -> list[Step]:
+        moved.extend(rounds for step in wanted if step.group == 0)
+        leader[0] = wanted[0].target if wanted else leader[0]
+        steps.done.extend(wanted)
+        return []
+
+    monkeypatch.setattr(rebalance, "ask_all", ask_all)
+    monkeypatch.setattr(Steps, "perform", perform)
+    assert run(["domain", "rebalance", "--watch", *words(file)]) == 130
+    assert moved == [0, 6]
+    assert "it is being restarted; all servers of the domain have to run; measuring again" in capsys.readouterr().err

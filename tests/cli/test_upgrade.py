@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from wanderbus.cli.domain.upgrade import ServerSeen, missing
 from wanderbus.operator_rows import ProcessInfo, ServerInfo
 from wanderbus.runtime.files.domain_file import create_domain
 from wanderbus.runtime.files.file_modes import lock_file
+from wanderbus.runtime.process_arguments import arguments_of
 
-FORMER = ProcessInfo("s1", "1", 100, 1)
+FORMER = ProcessInfo("s1", "1", 100, 2)
 
 
 def answer(server: str, *, started_us: int = 200, is_linked: bool = True) -> ServerAnswer[ServerSeen]:
@@ -25,7 +27,7 @@ def answer(server: str, *, started_us: int = 200, is_linked: bool = True) -> Ser
 
 def test_s02_a_server_is_back_once_it_has_another_process_and_all_have_their_links() -> None:
     def why(*answers: ServerAnswer[ServerSeen]) -> str:
-        return missing({each.server: each for each in answers}, "s1", FORMER)
+        return missing({each.server: each for each in answers}, FORMER)
 
     assert why(answer("s1"), answer("s2", started_us=100)) == ""
     assert why(answer("s1", started_us=100), answer("s2")) == "s1 still has its former process"
@@ -33,11 +35,14 @@ def test_s02_a_server_is_back_once_it_has_another_process_and_all_have_their_lin
     assert why(ServerAnswer("s1", "?", error="refused"), answer("s2")) == "s1 does not answer yet"
 
 
-def test_a_domain_is_supervised_while_domain_up_holds_its_lock(tmp_path: Path) -> None:
-    assert not is_supervised(tmp_path)
+def test_a_server_is_supervised_while_domain_up_holds_its_lock_and_the_process_is_its_own(tmp_path: Path) -> None:
+    here, named = os.getpid(), arguments_of(os.getpid())[0]
+    assert not is_supervised(tmp_path, named, here)
     assert not (tmp_path / "running").exists()
     assert lock_file(tmp_path / "running") is not None
-    assert is_supervised(tmp_path)
+    assert is_supervised(tmp_path, named, here)
+    assert not is_supervised(tmp_path, "s1 of another process", here)
+    assert arguments_of(2**30) == ()
 
 
 def test_a_single_server_and_an_unusable_time_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

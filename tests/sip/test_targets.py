@@ -162,9 +162,7 @@ def test_a_redirected_request_goes_to_the_address_unless_it_would_lose_tls(
         (("TLS", "UDP"), "sip:b@10.0.0.7:5061;transport=tls"),
     ],
 )
-def test_the_contact_of_a_302_with_the_own_transport_is_followed(
-    transports: tuple[str, ...], chosen: str
-) -> None:
+def test_the_contact_of_a_302_with_the_own_transport_is_followed(transports: tuple[str, ...], chosen: str) -> None:
     uris = ["sip:b@10.0.0.7", "sip:b@10.0.0.7;transport=tcp", "sip:b@10.0.0.7:5061;transport=tls"]
     response = Response(302, "Moved", tuple(("Contact", f"<{uri}>") for uri in uris))
     assert str(redirected_to(response, "sip:b@example.org", transports)) == chosen

@@ -41,6 +41,7 @@ from wanderbus.runtime.files.domain_file import (
 )
 from wanderbus.runtime.files.file_modes import lock_file
 from wanderbus.runtime.files.users_file import read_users
+from wanderbus.runtime.process_arguments import arguments_of
 from wanderbus.settings.event_domain import EventDomainSettings
 
 _DATA_DIR: Final = Path("wanderbus-domain")
@@ -174,8 +175,11 @@ def _lock(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_supervised(directory: Path) -> bool:
-    """Return whether ``domain up`` runs the servers of the domain in ``directory`` at present."""
+def is_supervised(directory: Path, server: str, pid: int) -> bool:
+    """Return whether ``domain up`` runs the domain in ``directory``, and process ``pid`` here is that ``server``.
+
+    The id that a server in a container names may be that of another process here.
+    """
     lock = directory / _LOCK
     try:
         descriptor = lock_file(lock) if lock.exists() else -1
@@ -183,7 +187,7 @@ def is_supervised(directory: Path) -> bool:
         return False
     if descriptor is not None and descriptor >= 0:
         os.close(descriptor)
-    return descriptor is None
+    return descriptor is None and server in arguments_of(pid)
 
 
 async def _run(supervisor: Supervisor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
 import signal
@@ -130,6 +131,8 @@ class _Upgrade:
         self._json = json
         self._note = progress_note(json=json)
         self._moved = self._failed = 0
+        self._away: list[Step] = []
+        """Moves of groups that have left the server which is restarted."""
 
     async def run(self) -> int:
         """Restart the servers; return how many moves of channel groups failed."""
@@ -147,8 +150,7 @@ class _Upgrade:
                     self._note("done", f"{server} was started later")
                     await self._end_drain(server)
         except (asyncio.CancelledError, WanderbusError):
-            since = datetime.fromtimestamp(self._before_us / 1e6, UTC).isoformat(timespec="milliseconds")
-            self._note("interrupted", f"go on with the option --started-before {since}")
+            self._show_rest()
             raise
         seconds = loop.time() - began
         if self._json:
@@ -161,16 +163,19 @@ class _Upgrade:
     async def _upgrade(self, server: str) -> None:
         """Drain a server, restart it, and let it take sessions again."""
         loop = asyncio.get_running_loop()
-        began, seen = loop.time(), await self._seen()
-        all_answering(seen)
+        began, seen = loop.time(), await self._whole()
         moved, left = await self._drain(seen[server])
-        away = await self._move(seen, self._led(seen, server)) if self._moves_groups else []
+        if self._moves_groups:
+            away = Steps(seen, RATE, json=self._json)
+            self._away = away.done
+            self._failed += len(await away.perform(self._led(seen, server)))
         former = seen[server].found
         assert former is not None
         await self._restart(server, seen[server], former.process)
-        seen = await self._returned(server, former.process)
-        if away:
-            await self._move(seen, [Step(step.target, step.source, group=step.group) for step in away])
+        seen = await self._whole(former.process)
+        back = [Step(step.target, step.source, group=step.group) for step in self._away]
+        self._failed += len(await Steps(seen, RATE, json=self._json).perform(back))
+        self._away = []
         await self._end_drain(server)
         self._moved += moved
         self._show(server, seen, loop.time() - began, moved, left)
@@ -198,12 +203,6 @@ class _Upgrade:
         led = [group for group, leader in enumerate(leaders) if leader == server]
         return [Step(server, others[place % len(others)], group=group) for place, group in enumerate(led) if others]
 
-    async def _move(self, seen: Answers, steps: Sequence[Step]) -> list[Step]:
-        """Move groups; return the moves that have been done."""
-        failed = await Steps(seen, RATE, json=self._json).perform(steps)
-        self._failed += len(failed)
-        return [step for step in steps if step not in failed]
-
     async def _restart(self, server: str, answer: ServerAnswer[ServerSeen], process: ProcessInfo) -> None:
         """Restart a server, or ask somebody to do so."""
         connection = answer.connection
@@ -219,28 +218,37 @@ class _Upgrade:
                 raise WanderbusError(
                     f"the command that restarts {server} has ended with exit status {status}: {command}"
                 )
-        elif connection is not None and connection.login is not None and is_supervised(self._directory()):
+        elif connection is not None and connection.login is not None and self._is_supervised(server, process.pid):
             self._note("restarting", f"process {process.pid} of {server} ends, and 'domain up' starts it again")
-            os.kill(process.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
         else:
             self._note("waiting", f"{server} is empty: restart it now; this command waits until it is back")
 
-    def _directory(self) -> Path:
-        """Return the directory in which ``domain up`` would run the servers."""
-        return self._connection.data_dir or existing_domain_file(self._file).parent
+    def _is_supervised(self, server: str, pid: int) -> bool:
+        directory = self._connection.data_dir or existing_domain_file(self._file).parent
+        return is_supervised(directory, server, pid)
 
-    async def _returned(self, server: str, former: ProcessInfo) -> Answers:
-        """Return the answers of all servers once ``server`` has another process, and all have all links."""
+    async def _whole(self, former: ProcessInfo | None = None) -> Answers:
+        """Return the answers of all servers once all have all links, and the ``former`` process has another one."""
         loop = asyncio.get_running_loop()
         shown_at = loop.time()
         while True:
             seen = await self._seen()
-            if not (why := missing(seen, server, former)):
+            if not (why := missing(seen, former)):
                 return seen
             if loop.time() - shown_at >= _SHOWN_S:
                 shown_at = loop.time()
                 self._note("waiting", why)
             await asyncio.sleep(_LOOK_S)
+
+    def _show_rest(self) -> None:
+        """Print how to go on after an interruption."""
+        if self._away:
+            groups = ", ".join(str(step.group) for step in self._away)
+            self._note("moved", f"{self._away[0].source} led these channel groups before: {groups}")
+        since = datetime.fromtimestamp(self._before_us / 1e6, UTC).isoformat(timespec="milliseconds")
+        self._note("interrupted", f"go on with the option --started-before {since}")
 
     async def _seen(self) -> Answers:
         return await ask_all(self._connection, self._file, _seen_by)
@@ -268,13 +276,13 @@ async def _seen_by(operator: Operator) -> ServerSeen:
     )
 
 
-def missing(seen: Answers, server: str, former: ProcessInfo) -> str:
-    """Return why ``server`` has not replaced its ``former`` process, or is not in the domain yet; "" if it is."""
+def missing(seen: Answers, former: ProcessInfo | None) -> str:
+    """Return why the domain is not whole, or why a server still has its ``former`` process; "" if all is well."""
     for each, answer in seen.items():
         if answer.found is None:
             return f"{each} does not answer yet"
-        if each == server and answer.found.process.started_us == former.started_us:
-            return f"{server} still has its former process"
+        if answer.found.process == former:
+            return f"{each} still has its former process"
         if not is_whole(answer.found.others):
             return f"{each} does not have all its links yet"
     return ""

@@ -10,7 +10,7 @@ from wanderbus.broker.state.rows import session_key
 from wanderbus.cli.domain.balance.steps import Step
 from wanderbus.operator_rows import GroupInfo, GroupLoadInfo, ProcessInfo, SessionInfo
 from wanderbus.planning.loads import NO_INTEREST, Activity, load_us
-from wanderbus.planning.rebalancing import MAX_RATIO, ItemMove, PlacedItem, moves_between
+from wanderbus.planning.rebalancing import MAX_RATIO, PlacedItem, moves_between
 
 _SHOWN: Final = 100.0 / 1e6
 """Percent of a processor for one microsecond per second."""
@@ -35,12 +35,18 @@ class DomainLoad(NamedTuple):
     fixed_us: Mapping[str, int]
     """The rest, for every server of the domain."""
 
-    def by_server(self, moved: Mapping[str, str] | None = None) -> dict[str, int]:
-        """Return the load of each server, after items have ``moved`` to others, by name."""
+    def by_server(self) -> dict[str, int]:
+        """Return the load of each server."""
         found = dict(self.fixed_us)
         for item in (*self.groups.values(), *self.sessions.values()):
-            found[(moved or {}).get(item.name, item.server)] += item.load_us
+            found[item.server] += item.load_us
         return found
+
+    def after(self, moved: Mapping[str, str]) -> DomainLoad:
+        """Return the load once items have ``moved`` to other servers, by name."""
+        groups = {key: item._replace(server=moved.get(item.name, item.server)) for key, item in self.groups.items()}
+        sessions = {key: item._replace(server=moved.get(item.name, item.server)) for key, item in self.sessions.items()}
+        return DomainLoad(groups, sessions, self.fixed_us)
 
 
 def load_between(
@@ -107,7 +113,7 @@ def balancing_steps(
     moves = moves_between(leading, groups, _rest(load.by_server(), groups), max_ratio)
     by_name = {item.name: group for group, item in load.groups.items()}
     steps = [Step(move.source, move.target, group=by_name[move.name]) for move in moves]
-    now = load.by_server(_targets(moves))
+    now = load.after({move.name: move.target for move in moves}).by_server()
     sessions = [item for item in load.sessions.values() if item.load_us and item.name not in staying]
     whose = {item.name: key for key, item in load.sessions.items()}
     for move in moves_between(serving, sessions, _rest(now, sessions), max_ratio):
@@ -122,10 +128,6 @@ def _rest(loads: Mapping[str, int], items: Iterable[PlacedItem]) -> dict[str, in
     for item in items:
         rest[item.server] -= item.load_us
     return rest
-
-
-def _targets(moves: Iterable[ItemMove]) -> dict[str, str]:
-    return {move.name: move.target for move in moves}
 
 
 def percent(load_us: int) -> float:

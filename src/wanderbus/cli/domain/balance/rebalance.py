@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -27,12 +27,15 @@ Answers = Mapping[str, ServerAnswer[ServerCounts]]
 _OVER_S: Final = 10.0
 _MIN_PERCENT: Final = 1.0
 
+ATTEMPTS: Final = 3
+"""Choices of moves by one measurement: something else moves instead of what cannot."""
+
 ROUNDS_STAYED: Final = 5
 """Rounds of --watch in which something that has moved, or could not, stays where it is."""
 
 
 class Bounds(NamedTuple):
-    """When something moves, as on the command line."""
+    """Bounds on the load above which something moves, and the time of a measurement."""
 
     max_ratio: float
     min_percent: float
@@ -93,19 +96,24 @@ class _Balancer:
         """Rounds for which something stays, by its name."""
 
     async def once(self, *, dry_run: bool) -> int:
-        """Measure once and move; return how many moves failed."""
+        """Measure once and move; return how many moves failed. Other items move instead of those that cannot."""
         load, answers = await self._measured()
-        steps = self._steps(load)
-        moved = {step.name: step.target for step in steps}
-        self._show(load, moved)
-        performing = Steps(answers, self._rate, json=self._json)
-        if dry_run:
-            performing.show(steps)
-            return 0
-        failed = await performing.perform(steps)
-        self._staying.update(dict.fromkeys(moved, ROUNDS_STAYED))
-        self._show_end(steps, failed)
-        return len(failed)
+        several = 0
+        for _ in range(ATTEMPTS):
+            steps = self._steps(load)
+            self._show(load, load.after(_targets(steps)), len(steps))
+            performing = Steps(answers, self._rate, json=self._json)
+            if dry_run:
+                performing.show(steps)
+                break
+            failed = await performing.perform(steps)
+            self._staying.update(dict.fromkeys(_targets(steps), 1 + ROUNDS_STAYED))  # with this one
+            self._show_end(performing.done, failed)
+            several += len(failed)
+            if not failed:
+                break
+            load = load.after(_targets(performing.done))
+        return several
 
     async def watch(self, *, dry_run: bool) -> int:
         """Measure and move until the command is interrupted."""
@@ -145,9 +153,9 @@ class _Balancer:
             staying=self._staying,
         )
 
-    def _show(self, load: DomainLoad, moved: Mapping[str, str]) -> None:
+    def _show(self, load: DomainLoad, expected: DomainLoad, moves: int) -> None:
         """Print the load of each server now, and as it is expected after the moves."""
-        now, then = load.by_server(), load.by_server(moved)
+        now, then = load.by_server(), expected.by_server()
         if self._json:
             print_json(
                 {
@@ -158,15 +166,20 @@ class _Balancer:
             )
             return
         rows = [_Row(each, percent(now[each]), percent(then[each])) for each in now]
-        print_lines("\n".join(aligned(rows, _COLUMNS if moved else _UNMOVED_COLUMNS)))
-        after = f", {ratio(then.values()):.2f} after {counted(len(moved), 'move')}" if moved else "; nothing to move"
+        print_lines("\n".join(aligned(rows, _COLUMNS if moves else _UNMOVED_COLUMNS)))
+        after = f", {ratio(then.values()):.2f} after {counted(moves, 'move')}" if moves else "; nothing to move"
         print_line(f"largest load: {ratio(now.values()):.2f} times the mean{after}")
 
-    def _show_end(self, steps: Sequence[Step], failed: Sequence[Step]) -> None:
+    def _show_end(self, done: Sequence[Step], failed: Sequence[Step]) -> None:
         if self._json:
-            print_json({"moves": len(steps) - len(failed), "failed": len(failed)})
-        elif steps:
-            print_line(f"{counted(len(steps) - len(failed), 'move')} done, {len(failed)} failed")
+            print_json({"moves": len(done), "failed": len(failed)})
+        elif done or failed:
+            print_line(f"{counted(len(done), 'move')} done, {len(failed)} failed")
+
+
+def _targets(steps: Iterable[Step]) -> dict[str, str]:
+    """Return the next server of what moves, by its name."""
+    return {step.name: step.target for step in steps}
 
 
 async def _counts_of(operator: Operator) -> ServerCounts:

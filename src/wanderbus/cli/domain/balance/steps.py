@@ -62,6 +62,8 @@ class Steps:
 
     def __init__(self, answers: Mapping[str, ServerAnswer[Any]], rate: float, *, json: bool) -> None:
         self._answers = answers
+        self.done: list[Step] = []
+        """Moves that have been done."""
         self._pause_s = 1 / rate
         self._json = json
         self._note = progress_note(json=json)
@@ -74,7 +76,7 @@ class Steps:
 
     async def perform(self, steps: Sequence[Step]) -> list[Step]:
         """Perform the moves; return those that failed, each with its reason printed."""
-        failed, done = [], 0
+        failed: list[Step] = []
         async with AsyncExitStack() as stack:
             operators: dict[str, Operator] = {}
             try:
@@ -82,15 +84,12 @@ class Steps:
                     asked = step.source if step.group is None else step.target
                     if asked not in operators:
                         operators[asked] = await self._operator(stack, asked)
-                    if done:
+                    if step is not steps[0]:
                         await asyncio.sleep(self._pause_s)
-                    if not await self._perform(operators[asked], step):
-                        failed.append(step)
-                    done += 1
+                    is_moved = await self._perform(operators[asked], step)
+                    (self.done if is_moved else failed).append(step)
             except asyncio.CancelledError:
-                self._note(
-                    "interrupted", f"{done} of {counted(len(steps), 'move')} done; run the command again to go on"
-                )
+                self._note("interrupted", f"{len(self.done)} of {counted(len(steps), 'move')} done")
                 raise
         return failed
 
