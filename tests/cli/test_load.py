@@ -143,8 +143,10 @@ def test_a_watched_group_stays_for_five_rounds_and_servers_without_an_answer_are
         if rounds == 8:
             raise asyncio.CancelledError
         # Once group 0 has moved, its next server has another load too, so that it would go back at once.
-        beside = dict.fromkeys((0, 1), 600 * reading) if leader[0] == "s1" else {0: 1000 * reading}
-        found = {"s1": counts(beside), "s2": counts({None: 900 * reading} if leader[0] == "s2" else {})}
+        events: dict[int | None, int] = {0: 600 * reading, 1: 600 * reading}
+        if leader[0] == "s2":
+            events = {0: 1000 * reading}
+        found = {"s1": counts(events), "s2": counts({None: 900 * reading} if leader[0] == "s2" else {})}
         return {server: ServerAnswer(server, "?", found=each) for server, each in found.items()}
 
     async def perform(steps: Steps, wanted: Sequence[Step]) -> list[Step]:
