@@ -440,6 +440,12 @@ def test_another_epoch_of_the_same_stream_changes_nothing() -> None:
     assert opening(talk) == [attach, reads((1, "wb-1", Position(1, 2)))]
 
 
+def test_l04_the_server_of_a_stream_that_another_one_does_not_have_is_named() -> None:
+    talk = reading()
+    receive(talk, Attachment(1, server="s1"), notify(1))
+    assert StreamReplaced(Position(1, 1), 0, "s1") in receive(talk, Attachment(9, server="s2"))
+
+
 def test_a_stream_that_was_rolled_back_continues_behind_what_both_have() -> None:
     """Numbers 3 to 5 were given in the lost part of the log; 3 and 4 are other events now."""
     talk = reading()

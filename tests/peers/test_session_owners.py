@@ -18,13 +18,22 @@ from wanderbus.peers.messages import (
 )
 from wanderbus.peers.owner_messages import (
     OWNER_PREFIX,
+    CallPostponed,
     CallRedirected,
     CallServed,
     OwnerAnswered,
     OwnerAsked,
     OwnerWanted,
 )
-from wanderbus.peers.session_owners import ANSWER_S, FIRST_LINKS_S, LOOK_S, RETURN_S, SessionOwners
+from wanderbus.peers.session_owners import (
+    ANSWER_S,
+    FIRST_LINKS_S,
+    LOOK_S,
+    OUTAGE_S,
+    POSTPONED_S,
+    RETURN_S,
+    SessionOwners,
+)
 
 ALICE = "sip:alice@example.org"
 LATER = FIRST_LINKS_S
@@ -65,7 +74,7 @@ class South:
         self.machine = SessionOwners(("east", "north"), self.rows, (SOUTH,))
         self.now = 0.0
         self.asked: list[tuple[int, OwnerAsked | OwnerAnswered]] = []
-        self.decided: list[CallServed | CallRedirected] = []
+        self.decided: list[CallServed | CallRedirected | CallPostponed] = []
         self.closed: list[CloseServerLink] = []
         self.timers: dict[object, float] = {}
         assert self.machine.start(self.now) == [ConnectServer("east"), ConnectServer("north")]
@@ -85,7 +94,7 @@ class South:
                 case SendOnServerLink(link=link, payload=payload):
                     assert payload[:1] == OWNER_PREFIX
                     self.asked.append((link, owner_messages.decode(payload[1:])))
-                case CallServed() | CallRedirected():
+                case CallServed() | CallRedirected() | CallPostponed():
                     self.decided.append(each)
                 case CloseServerLink():
                     self.closed.append(each)
@@ -96,8 +105,8 @@ class South:
                 case _:
                     raise AssertionError(each)
 
-    def call(self, call: str = "call", user: str = ALICE, name: str = "") -> None:
-        self.give(OwnerWanted(call, user, name))
+    def call(self, call: str = "call", user: str = ALICE, name: str = "", former: str = "") -> None:
+        self.give(OwnerWanted(call, user, name, former))
 
     def answer(
         self,
@@ -174,6 +183,40 @@ def test_an_owner_that_is_down_keeps_no_caller_waiting() -> None:
     south.close(EAST)
     south.call("fourth")
     assert south.decided[3:] == [CallServed("fourth")], "there is nobody to ask"
+
+
+def test_l04_a_device_with_subscriptions_at_a_silent_server_calls_again_for_a_while() -> None:
+    south = South()
+    south.call(former="north")
+    south.answer(EAST)
+    south.wait(ANSWER_S)
+    assert south.decided == [CallPostponed("call", "north")]
+    south.close(NORTH)
+    south.call("second", former="north")
+    south.answer(EAST, 2)
+    assert south.decided[1:] == [CallPostponed("second", "north")]
+    south.close(EAST)
+    south.call("third", former="north")
+    assert south.decided[2:] == [CallPostponed("third", "north")], "there is nobody to ask"
+    south.wait(POSTPONED_S)
+    south.call("fourth", former="north")
+    assert south.decided[3:] == [CallServed("fourth")]
+    south.wait(OUTAGE_S)
+    south.call("fifth", former="north")
+    assert south.decided[4:] == [CallPostponed("fifth", "north")], "another outage"
+
+
+def test_l04_a_device_calls_again_only_for_a_server_that_may_have_its_session() -> None:
+    south = South()
+    south.call(former="north")
+    south.answer(NORTH)
+    south.answer(EAST)
+    assert south.decided == [CallServed("call", unowned=ALICE)], "north has nothing"
+    for number, former in enumerate(("west", "south"), 2):
+        south.call(former, former=former)
+        south.answer(EAST, number)
+        south.wait(ANSWER_S)
+        assert south.decided[-1] == CallServed(former)
 
 
 def test_a_question_is_repeated_on_a_new_link() -> None:
@@ -359,6 +402,10 @@ def test_memory_of_questions_and_redirections_is_bounded(monkeypatch: pytest.Mon
         south.call(f"next {number}")
         south.answer(NORTH, number, "sip:broker@192.0.2.2")
     assert len(south.machine._redirected) == 3
+    alone = South(links=())
+    for number in range(5):
+        alone.call(f"call {number}", f"sip:user{number}@example.org", former="north")
+    assert len(alone.machine._postponed) == 3
 
 
 # Users with several sessions -----------------------------------------------------------------------------------------

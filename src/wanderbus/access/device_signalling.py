@@ -22,13 +22,13 @@ from wanderbus.broker.sessions.handover_messages import DeviceLocated
 from wanderbus.broker.signals import BrokerInput
 from wanderbus.broker.state.rows import device_key, session_key
 from wanderbus.composition import Composition
-from wanderbus.datachannel.description import session_of
+from wanderbus.datachannel.description import former_of, session_of
 from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
 from wanderbus.machine import CancelTimer, CloseStream, Output, SendDatagram, SendOnStream, SetTimer
 from wanderbus.mobility import messages as sip
 from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.peers.owner_messages import CallRedirected, CallServed, OwnerWanted
+from wanderbus.peers.owner_messages import CallPostponed, CallRedirected, CallServed, OwnerWanted
 from wanderbus.peers.parts import BROKER, HANDOVERS, OWNERS
 from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.sip.message.sdp import MediaDescription, receives
@@ -138,7 +138,7 @@ class DeviceSignalling:
             session = session_of(offer.media)
             if self._asks_owner and not offer.update and not self._is_visit(user, session):
                 self._undecided[offer.id] = offer
-                self._parts.give(OWNERS, [OwnerWanted(offer.id, user, session)])
+                self._parts.give(OWNERS, [OwnerWanted(offer.id, user, session, former_of(offer.media))])
             else:
                 self._on_session_offered(offer)
         return due
@@ -151,8 +151,11 @@ class DeviceSignalling:
         row = self._broker.state.sessions.get(session_key(user, session))
         return user in self._broker.config.roles and (row is None or not row.is_fenced)
 
-    def on_decided(self, decision: CallServed | CallRedirected) -> None:
-        """Serve the offer of a new session, or redirect it to its owner (RFC 3261 21.3.3), unless it was withdrawn."""
+    def on_decided(self, decision: CallServed | CallRedirected | CallPostponed) -> None:
+        """Serve the offer of a new session, redirect it to its owner (RFC 3261 21.3.3), or let it come again.
+
+        Do nothing if it was withdrawn.
+        """
         offer = self._undecided.pop(decision.call, None)
         if offer is None:
             return
@@ -160,6 +163,9 @@ class DeviceSignalling:
             self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 302, contacts=decision.contacts)])
             if previous := self._sessions.by_device.get((offer.remote_uri, _device_of(offer))):
                 self.end(previous, "its device was redirected to the server that owns the session")
+        elif isinstance(decision, CallPostponed):
+            reason = f"{decision.former}, which has the subscriptions of this device, cannot be reached"
+            self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 480, reason)])
         else:
             self._on_session_offered(offer)
 

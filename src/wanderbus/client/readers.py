@@ -140,7 +140,14 @@ class Readers:
             reader.go_on(successor)
 
     def replaced(self, replaced: StreamReplaced) -> None:
-        """Log a warning that the broker's data is an earlier copy."""
+        """Log a warning that the broker's data is an earlier copy, or that another server has the session."""
+        if replaced.former:
+            _log.warning(
+                "%s, which has the subscriptions of this session, cannot be reached: another server serves it, without "
+                "them. What waits at %s comes when this device calls there again",
+                *(replaced.former, replaced.former),
+            )
+            return
         _log.warning(
             "the broker does not know notification %d, which has arrived here: its data was replaced by an earlier "
             "copy, or removed. Notifications continue behind number %d; each subscription has a gap",

@@ -3,7 +3,8 @@
 Each side names its end of the connection and numbers its own moves, so that an old path cannot override a new one.
 Reliable UDP carries a public key, or an attribute for plain mode. TCP carries the side that connects, and the
 fingerprint of the other side's certificate. ``a=wanderbus-relay`` asks the proxies for a relay, and
-``a=wanderbus-session`` names the session that an agent wants to join::
+``a=wanderbus-session`` names the session that an agent wants to join, and ``a=wanderbus-former`` the server of a domain
+at which it has subscriptions::
 
     m=application 40000 UDP x-wanderbus                 m=application 5072 TCP/TLS x-wanderbus
     a=wanderbus-connection:1f00c3a8d2b94e61             a=wanderbus-connection:1f00c3a8d2b94e61
@@ -37,6 +38,7 @@ PLAIN: Final = "wanderbus-plain"
 MAC: Final = "wanderbus-mac"
 RELAY: Final = "wanderbus-relay"
 SESSION: Final = "wanderbus-session"
+FORMER: Final = "wanderbus-former"
 SUITE: Final = "x25519-aes128gcm"
 
 DATA_SOCKET: Final = "data"
@@ -48,7 +50,7 @@ DISCARD_PORT: Final = 9
 
 _PROTOCOLS: Final = ("UDP", "TCP", "TCP/TLS")
 _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,16}")
-_SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DECIMAL: Final = re.compile(r"[0-9]{1,10}")
 _FINGERPRINT_HASH: Final = "sha-256"
 _BYTES: Final = 32
@@ -110,15 +112,28 @@ def describe_end(end: ChannelEnd) -> MediaDescription:
     return MediaDescription(address=host, port=port, protocol=end.protocol, attributes=tuple(attributes))
 
 
-def with_session(media: MediaDescription, name: str) -> MediaDescription:
-    """Return the description of an agent that wants to join the session ``name``."""
-    return msgspec.structs.replace(media, attributes=(*media.attributes, (SESSION, name)))
+def with_session(media: MediaDescription, name: str, former: str = "") -> MediaDescription:
+    """Return the description of an agent that wants to join the session ``name``.
+
+    It has subscriptions at the server ``former`` of a domain, "" if it has none.
+    """
+    added = ((SESSION, name), (FORMER, former)) if former else ((SESSION, name),)
+    return msgspec.structs.replace(media, attributes=(*media.attributes, *added))
 
 
 def session_of(media: MediaDescription) -> str:
     """Return the name of the session that an agent wants to join, "" if it gives none."""
-    name = media.attribute(SESSION) or ""
-    return name if _SESSION_NAME.fullmatch(name) else ""
+    return _name(media, SESSION)
+
+
+def former_of(media: MediaDescription) -> str:
+    """Return the name of the server at which an agent has subscriptions, "" if it gives none."""
+    return _name(media, FORMER)
+
+
+def _name(media: MediaDescription, attribute: str) -> str:
+    name = media.attribute(attribute) or ""
+    return name if _NAME.fullmatch(name) else ""
 
 
 def read_end(media: MediaDescription) -> ChannelEnd:

@@ -30,14 +30,17 @@ CONTACTS_MAX: Final = 4
 
 
 class OwnerWanted(Input, frozen=True):
-    """Decide which server serves the new call of ``user``; :class:`CallServed` or :class:`CallRedirected` follows.
+    """Decide which server serves the new call of ``user``.
 
-    The caller wants to join ``session``, "" if that is unknown. A call that is not decided yet is ignored.
+    :class:`CallServed`, :class:`CallRedirected` or :class:`CallPostponed` follows. The caller wants to join
+    ``session``, "" if that is unknown, and has subscriptions at the server ``former``. A call that is not decided yet
+    is ignored.
     """
 
     call: str
     user: str
     session: str = ""
+    former: str = ""
 
 
 class CallServed(Output, frozen=True):
@@ -58,10 +61,17 @@ class CallRedirected(Output, frozen=True):
     contacts: tuple[str, ...]
 
 
+class CallPostponed(Output, frozen=True):
+    """The server ``former``, which has subscriptions of the caller, cannot be reached: let the call come again."""
+
+    call: str
+    former: str
+
+
 OwnersInput = OwnerWanted | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
 """Inputs of the owners of sessions."""
 
-OwnersOutput = CallServed | CallRedirected | SendOnServerLink | CloseServerLink | SetTimer | CancelTimer
+OwnersOutput = CallServed | CallRedirected | CallPostponed | SendOnServerLink | CloseServerLink | SetTimer | CancelTimer
 """Outputs of the owners of sessions."""
 
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)]

@@ -44,7 +44,7 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
     ServerReachable,
 )
-from wanderbus.peers.owner_messages import OWNER_PREFIX, CallRedirected, CallServed, OwnersOutput
+from wanderbus.peers.owner_messages import OWNER_PREFIX, CallPostponed, CallRedirected, CallServed, OwnersOutput
 from wanderbus.peers.parts import (
     BROKER,
     DECENTRALISED_INTEREST,
@@ -85,7 +85,7 @@ class ServerTraffic:
         servers: ServerParts,
         domain: str,
         owners: SessionOwners | None = None,
-        on_decided: Callable[[CallServed | CallRedirected], None] = lambda decision: None,
+        on_decided: Callable[[CallServed | CallRedirected | CallPostponed], None] = lambda decision: None,
         handovers: SessionHandovers | None = None,
     ) -> None:
         self._parts = parts
@@ -213,7 +213,7 @@ class ServerTraffic:
         """Pass messages to the links as one batch, and report the decisions."""
         others: list[AboutServers] = []
         for output in outputs:
-            if isinstance(output, CallServed | CallRedirected):
+            if isinstance(output, CallServed | CallRedirected | CallPostponed):
                 if isinstance(output, CallServed) and output.unowned:
                     self._parts.give(BROKER, [UserUnowned(output.unowned, output.session)])
                 self._on_decided(output)

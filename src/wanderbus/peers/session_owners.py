@@ -5,6 +5,7 @@
     signalling ──OwnerWanted──▶ ┌───────────────┐ ──▶ questions and answers on links
     signalling ◀─CallServed──── │ SessionOwners │ ◀── messages, links open and close
                ◀─CallRedirected └───────────────┘
+               ◀─CallPostponed
 
 A server owns a user's session if it has subscriptions of the user in it, or notifications that wait. It serves the
 calls for this session. For any other session it asks all servers with a link. It redirects the call to the first one
@@ -12,7 +13,8 @@ that says that it is the owner. A session that nobody owns begins at a server th
 here, or else where one is; without one, here. Nothing is stored: each owner answers from its own state, so an answer is
 never stale, and a server that is down is no owner.
 
-A call that comes back after its redirection is served: the caller could not reach the owner.
+A call that comes back after its redirection is served: the caller could not reach the owner. A caller who has
+subscriptions at a server that does not answer is to call again for a while: that server may be about to come back.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from wanderbus.peers.messages import (
 )
 from wanderbus.peers.open_links import OpenLinks
 from wanderbus.peers.owner_messages import (
+    CallPostponed,
     CallRedirected,
     CallServed,
     Message,
@@ -61,8 +64,14 @@ QUESTIONS_MAX: Final = 1_024
 RETURN_S: Final = 32.0
 """Time for which a redirected call is remembered: that of timer B, in which an INVITE to the owner times out."""
 
+POSTPONED_S: Final = 5.0
+"""Time for which the calls of a device whose server cannot be reached are postponed, before another one serves it."""
+
+OUTAGE_S: Final = 60.0
+"""Time after which such a call belongs to another outage."""
+
 REDIRECTED_MAX: Final = 4_096
-"""Largest number of redirected calls that are remembered; the oldest one is forgotten first."""
+"""Largest number of redirected calls, and of postponed sessions, that are remembered; the oldest is forgotten first."""
 
 
 class SessionsByUser(Protocol):
@@ -141,6 +150,7 @@ class _Question:
         self.call = wanted.call
         self.user = wanted.user
         self.session = wanted.session
+        self.former = wanted.former
         self.unanswered = unanswered
         self.other: tuple[str, ...] = ()
         """Contacts of a server with another session of the user."""
@@ -182,6 +192,8 @@ class SessionOwners:
         """Each call that waits until the session is at its next owner, and until when it waits."""
         self._redirected: dict[str, float] = {}
         """Redirected calls, and the second until which each is remembered; the oldest is first."""
+        self._postponed: dict[tuple[str, str], float] = {}
+        """Sessions whose server cannot be reached, and the second of the first postponed call; the oldest is first."""
         self._outputs: list[OwnersOutput] = []
 
     def start(self, now: float) -> list[ConnectServer]:
@@ -226,8 +238,11 @@ class SessionOwners:
             self._held[call] = wanted, now + ANSWER_S
             self._outputs.append(SetTimer(call, now + LOOK_S))
             return
-        if has_returned or not asked or len(self._questions) >= QUESTIONS_MAX or self._has(user, session):
+        if has_returned or len(self._questions) >= QUESTIONS_MAX or self._has(user, session):
             self._outputs.append(CallServed(call))
+            return
+        if not asked:
+            self._serve(CallServed(call), user, session, wanted.former, now)
             return
         self._last_request += 1
         request = self._requests[call] = self._last_request
@@ -279,6 +294,8 @@ class SessionOwners:
         contacts, takes_at = (
             tuple(str(SIPUri.parse(each)) for each in uris) for uris in (answer.contacts, answer.takes_at)
         )
+        if server == question.former:
+            question.former = ""  # it has not the session
         if contacts and (answer.is_exact or not question.session):
             self._redirect(question, contacts, now)
             return
@@ -341,7 +358,21 @@ class SessionOwners:
         else:
             self._close(question.call)
             unowned = question.user if is_certain else ""
-            self._outputs.append(CallServed(question.call, unowned, question.session if unowned else ""))
+            served = CallServed(question.call, unowned, question.session if unowned else "")
+            self._serve(served, question.user, question.session, question.former, now)
+
+    def _serve(self, served: CallServed, user: str, session: str, former: str, now: float) -> None:
+        """Serve a call here, or postpone it while the server ``former``, which has the session, may come back."""
+        if former not in self._others:
+            self._outputs.append(served)
+            return
+        since = self._postponed.pop((user, session), now)
+        if now - since > OUTAGE_S:
+            since = now
+        if len(self._postponed) >= REDIRECTED_MAX:
+            del self._postponed[next(iter(self._postponed))]
+        self._postponed[user, session] = since
+        self._outputs.append(CallPostponed(served.call, former) if now - since < POSTPONED_S else served)
 
     def _close(self, call: str) -> None:
         """Forget the question about a call."""

@@ -42,6 +42,7 @@ class FormerServers:
         self._journal = basics.journal
         self._links = basics.links
         self._decentralised = decentralised
+        self._is_alone = basics.channels is None
         self._publish: Callable[[Link, PublisherMessage], None] = lambda link, message: None
         self.waiting: dict[int, tuple[Link, tuple[str, ...]]] = {}
         """Devices that wait by the number of their link, and the servers that were asked, in order."""
@@ -56,11 +57,11 @@ class FormerServers:
     def attached(self, link: Link, was_at: str) -> str:
         """Take the server at which a device was; return the name of this one if the device is to name it next time.
 
-        That is "" while it waits, and where there are no decentralised channels.
+        That is "" while it waits, and where there is no other server.
         """
         own = self._state.server
         if self._decentralised is None:
-            return ""
+            return "" if self._is_alone else own
         if was_at == own or was_at not in self._decentralised.channels.servers:
             return own
         if len(self.waiting) > self._waiting_most:

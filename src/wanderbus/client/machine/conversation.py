@@ -100,6 +100,11 @@ class Conversation:
         return len(self._publishes) + len(self._requests)
 
     @property
+    def subscribed_at(self) -> str:
+        """Return the server of a domain at which this agent has subscriptions; "" if it has none, or nobody said so."""
+        return self._was_at if self._lifetimes.has_any else ""
+
+    @property
     def attached(self) -> bool:
         """Return whether the broker has confirmed the attachment."""
         return self._stream.is_known
@@ -377,18 +382,18 @@ class Conversation:
     def _attached(self, attachment: protocol.Attachment) -> list[Output]:
         """Continue from the known positions, as far as the broker's stream is the one in which they were given."""
         before = self._stream.last
-        former = self._stream.replaced_by(attachment)
-        self._readers.keep(former.in_common)
+        self._readers.keep(self._stream.replaced_by(attachment).in_common)
         common = self._stream.number(self._resume)
         self._resume = self._stream.position(common) if common else None
         self._keep = True
         self._carry_out(self._lifetimes.attached())
         self._event_bytes_max = attachment.event_bytes_max
+        former = "" if attachment.server == self._was_at else self._was_at
         known = self._at(attachment.server or self._was_at)
         settled = [*known, *self._overtaking(), *self._send_withheld()]
         if before is None or self._stream.received == before.number:
             return settled
-        return [StreamReplaced(before, self._stream.received), *settled]
+        return [StreamReplaced(before, self._stream.received, former), *settled]
 
     def _at(self, server: str) -> list[Output]:
         """Note the server that knows what this device has published; report it if it is another one."""

@@ -273,7 +273,7 @@ class AgentMachine:
         self._parts.give(TRANSPORTS, self._channel.abandon())
         self._channel.begin(parties_of(self._properties, self._session))
         self._parts.give(TRANSPORTS, self._channel.offer())
-        media = with_session(self._media(), self._properties.session)
+        media = with_session(self._media(), self._properties.session, self._conversation.subscribed_at)
         invitation = sip.CreateSession(self._session, self._properties.broker, media, hurried=True, is_service=True)
         self._parts.give(USER_AGENT, [invitation])
 

@@ -42,6 +42,11 @@ class Lifetimes:
         """Number of the open query, and the subscriptions that were live when it was sent."""
         self._reactions: dict[int, Reaction] = {}
 
+    @property
+    def has_any(self) -> bool:
+        """Return whether the application has subscriptions."""
+        return bool(self._wanted)
+
     def asked(self, message: protocol.AgentMessage) -> None:
         """Record a request of the application."""
         match message:

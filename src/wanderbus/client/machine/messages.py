@@ -282,11 +282,13 @@ class RequestSettled(Output, frozen=True):
 class StreamReplaced(Output, frozen=True):
     """The session's stream at the broker is another one behind ``number``, but ``received`` had arrived before.
 
-    The broker's data was replaced by an earlier copy, or removed (decision 0108).
+    The broker's data was replaced by an earlier copy, or removed (decision 0108); or the server ``former`` has that
+    stream, and cannot be reached (decision 0154).
     """
 
     received: Position
     number: int
+    former: str = ""
 
 
 class ItemArrived(Output, frozen=True):
