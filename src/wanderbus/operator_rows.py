@@ -204,7 +204,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
     durable.
 
     Those with ``here`` are about the session of the other server at the asked one: whether its link is open, its
-    subscriptions, and the notifications that wait for its acknowledgement.
+    subscriptions, and the notifications that wait for its acknowledgement, with events that were sent to it directly.
 
     ``multicast_changes`` are the changes of interest in decentralised channels that the asked server, as their leader,
     has sent it by multicast since its start, and ``repaired_changes`` those of them that it sent again on a link.

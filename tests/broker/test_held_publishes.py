@@ -9,7 +9,7 @@ import pytest
 from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
 from tests.broker.desk import ALICE, BOB, raw
 from wanderbus.broker.core import Broker
-from wanderbus.broker.messages import LinkOpened
+from wanderbus.broker.messages import DecentralisedInterestChanged, LinkOpened
 from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.broker.servers.leader_messages import InterestAwaited, LeaderTrouble
 from wanderbus.broker.servers.server_users import server_user
@@ -38,7 +38,7 @@ from wanderbus.records import InterestSettled, Published, ServerMet
 DOMAIN = "example.org"
 DECENTRALISED = "Direct"
 """Subject of a decentralised channel."""
-NORTH, WEST = server_user("north", DOMAIN), server_user("west", DOMAIN)
+EAST, NORTH, WEST = (server_user(name, DOMAIN) for name in ("east", "north", "west"))
 
 
 class LeaderDesk(AccessDesk):
@@ -46,9 +46,12 @@ class LeaderDesk(AccessDesk):
 
     layout = b"1"
     own_leader = "south"
+    others: tuple[str, ...] = ("north", "west")
+    joins = False
 
     def __init__(self) -> None:
         self.awaited: list[InterestAwaited] = []
+        self.announced: list[DecentralisedInterestChanged] = []
         super().__init__()
 
     def start(self) -> None:
@@ -58,7 +61,12 @@ class LeaderDesk(AccessDesk):
         # No other server takes part in the decentralised channel, so its events wait for nobody.
         decentralised = DecentralisedChannels(directory, "south", ("south",), lambda subject: subject == DECENTRALISED)
         channels = OwnChannels(
-            directory, "south", decentralised=decentralised, others=("north", "west"), layout=self.layout
+            directory,
+            "south",
+            decentralised=decentralised,
+            others=self.others,
+            layout=self.layout,
+            joins=self.joins,
         )
         self._reading_all.clear()
         self.collected.clear()
@@ -86,6 +94,7 @@ class LeaderDesk(AccessDesk):
 
     def perform(self, outputs: Sequence[Output]) -> None:
         self.awaited += [each for each in outputs if isinstance(each, InterestAwaited)]
+        self.announced += [each for each in outputs if isinstance(each, DecentralisedInterestChanged)]
         super().perform(outputs)
 
     def answered_to(self, link: int, request: int) -> bool:
@@ -281,3 +290,52 @@ def test_a_log_with_another_incarnation_knows_nothing(desk: LeaderDesk) -> None:
     assert SettledInterest(state, journal, channels, DOMAIN).missing == []
     state.incarnation += 1
     assert SettledInterest(state, journal, channels, DOMAIN).missing == ["north", "west"]
+
+
+def test_j11_events_do_not_wait_for_a_server_that_joins(desk: LeaderDesk) -> None:
+    desk.settle(NORTH, WEST)
+    desk.others = ("east", "north", "west")
+    for number in (1, 2):
+        desk.restart(with_rows=number == 2)
+        desk.send(desk.device(), Publish(number, event(number)))
+    assert desk.events() == [1, 2]
+    desk.layout = b"2"
+    desk.restart()
+    desk.settle(NORTH, WEST)
+    desk.send(desk.device(), Publish(3, event(3)))
+    assert desk.events() == [1, 2], "after a change of the file it has to report, as all others"
+    desk.settle(EAST)
+    assert desk.events() == [1, 2, 3]
+
+
+def test_j11_an_earlier_copy_of_the_log_waits_for_a_server_that_had_joined(desk: LeaderDesk) -> None:
+    desk.settle(NORTH, WEST)
+    desk.others = ("east", "north", "west")
+    desk.restart()
+    assert desk.broker.state.servers["south"].newcomers == {"east"}
+    desk.broker._rollback.found_by("north")
+    desk.device()
+    assert desk.broker.diagnostics.missing == ["east", "north", "west"]
+    desk.restart()
+    assert desk.broker.diagnostics.missing == ["east", "north", "west"]
+
+
+def test_j11_a_server_that_joined_publishes_and_wants_nothing_directly_before_all_know_it(desk: LeaderDesk) -> None:
+    desk.joins, desk.layout, desk.own_leader = True, b"3", "north"
+    desk.restart()
+    bob = desk.device()
+    desk.send(bob, Publish(1, event(1, DECENTRALISED)))
+    desk.send(bob, Subscribe(2, DECENTRALISED, "N > 0", None, (), this_device_only=False))
+    desk.server(NORTH)
+    assert desk.events() == []
+    assert waits(desk, bob) == ["north and west have not reported yet which events to send"]
+    assert desk.announced == []
+    desk.server(WEST)
+    assert desk.events() == [1]
+    ((subject, _),) = (entry for each in desk.announced for wanted in each.added.values() for entry in wanted)
+    assert subject == DECENTRALISED
+    assert waits(desk, bob)[1:] == [""]
+    assert [each.server for each in desk.written(ServerMet)] == ["north", "west"]
+    desk.restart()
+    desk.send(desk.device(), Publish(2, event(2, DECENTRALISED)))
+    assert desk.events() == [1, 2], "it need not meet them again"

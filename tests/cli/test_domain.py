@@ -121,7 +121,7 @@ def test_an_unusable_file_is_named_with_its_key(tmp_path: Path, capsys: Output) 
         (("--users", "users", "--", "--port", "7000"), "--port behind -- is set by 'domain up' for each server"),
         (("--users", "users", "--", "--admin=alice"), "--admin behind -- is set by 'domain up' itself"),
         (("--users", "users", "--admin", "carol"), "--admin: there is no user 'carol' in users"),
-        (("--users", "users", "--size", "3"), "domain.toml describes 2 server(s), not 3"),
+        (("--users", "users", "--size", "1"), "domain.toml describes 2 server(s), not 1"),
         (("--users", "users", "--name", "example.net"), "describes the domain example.org, not example.net"),
         (("--users", "users", "--port", "7000"), "servers.s1.sip: 127.0.0.1:5060 has not the port 7000"),
         (("--users", "users", "--config", "none.toml"), "none.toml cannot be read"),

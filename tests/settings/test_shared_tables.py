@@ -64,6 +64,23 @@ def test_decentralised_channels_need_the_same_list_of_servers() -> None:
     assert differing(FILE, FILE.replace("[pins]", f"{S3}\n[pins]")) == ["servers"]
 
 
+@pytest.mark.parametrize("file", [FILE, ORDERED], ids=["decentralised", "ordered"])
+def test_j11_servers_that_join_and_leave_later_change_no_table(file: str) -> None:
+    joined = file.replace("[pins]", f"{S3}joined = 1\n[pins]")
+    assert differing(file, joined) == []
+    assert differing(joined, joined.replace("joined = 1", "joined = 1\nleft = true")) == []
+
+
+def test_j11_a_leader_that_leaves_changes_only_who_spreads_interest() -> None:
+    left = 'roles = ["access", "resolution"]\nleft = true'
+    assert differing(ORDERED, ORDERED.replace('roles = ["access", "resolution"]', left)) == []
+    assert differing(FILE, FILE.replace('roles = ["access", "resolution"]', left)) == ["servers"]
+    domain_after = domain(FILE.replace('roles = ["access", "resolution"]', left))
+    assert domain_after.directory.table.leaders == domain(FILE).directory.table.leaders
+    assert {each.server for each in domain_after.interest_directory.table.leaders} == {"s1"}
+    assert domain_after.channel("Flight").leader == "s1"
+
+
 def test_a_model_that_is_the_default_need_not_be_written() -> None:
     assert differing(ORDERED, ORDERED.replace('merging = "perfect"', 'merging = "perfect"\nmodel = "ordered"')) == []
 

@@ -13,9 +13,9 @@ from wanderbus.broker.state.decentralised_state import DecentralisedState
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.peers.leader_interest import LeaderInterest
 from wanderbus.peers.leader_sessions import LeaderSessions
-from wanderbus.simulation.domains import moved_scenario
+from wanderbus.simulation.domain_changes import moved_scenario
+from wanderbus.simulation.domain_changes.moved_scenario import Layout, MovedScenario
 from wanderbus.simulation.domains.links import DomainLinks
-from wanderbus.simulation.domains.moved_scenario import Layout, MovedScenario
 from wanderbus.simulation.scenario import Result
 
 SEEDS = range(1, 13)

@@ -248,8 +248,12 @@ class Broker:
         return self._links.status(user)
 
     def server_rows(self) -> dict[str, Mapping[str, Any]]:
-        """Return a row for the session here of each other server of the domain, by the server's name."""
-        return self._servers.rows(self._links.status, self._settled.missing)
+        """Return a row for each other server of the domain: its session here, and events that it has not taken."""
+        rows = self._servers.rows(self._links.status, self._settled.missing)
+        for name, count in self._peers.untaken().items():
+            row = rows.get(name, {})
+            rows[name] = {**row, "waiting_here": row.get("waiting_here", 0) + count}
+        return rows
 
     def take_closed_links(self) -> list[int]:
         """Return the links that were closed or refused since the last call, before their ``LinkDropped`` is durable."""

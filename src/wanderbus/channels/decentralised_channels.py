@@ -17,18 +17,22 @@ INTEREST_PREFIX: Final = b"\x01"
 CAUSAL_PREFIX: Final = b"\x02"
 """First byte of a message of the causal order between servers."""
 
+_DIGEST_BYTES: Final = 8
+
 
 class DecentralisedChannels:
     """Lookup of decentralised channels.
 
     :param server: the name of this server
-    :param servers: the names of all servers; the number of a server is its place among them, sorted
+    :param servers: the names of all servers in the order of their numbers, also those that have left
     :param is_decentralised: whether the channel of a subject is decentralised
     :param merging_of: merging of the channel of a subject, and of subscriptions to every subject
     :param mergings: all values of ``merging_of``, in the same order at all servers
     :param has_ordered: whether there are ordered channels, too
     :param has_decentralised: whether there are decentralised channels now; False if there were, and servers send
         each other what they have accepted then
+    :param joined: the number of servers at the end of ``servers`` that joined the domain later
+    :param left: those of ``servers`` that have left the domain
     """
 
     def __init__(
@@ -42,13 +46,18 @@ class DecentralisedChannels:
         *,
         has_ordered: bool = True,
         has_decentralised: bool = True,
+        joined: int = 0,
+        left: Iterable[str] = (),
     ) -> None:
         self.directory = directory
         self.server = server
-        self.servers = tuple(sorted(servers))
+        self.servers = tuple(servers)
         self.number = self.servers.index(server)
-        self.numbering = blake2b("\n".join(self.servers).encode(), digest_size=8).digest()
-        """Digest of the numbers of the servers."""
+        first = len(self.servers) - joined
+        names = ["\n".join(self.servers[:first]), *self.servers[first:]]
+        self.numbering = b"".join(blake2b(each.encode(), digest_size=_DIGEST_BYTES).digest() for each in names)
+        """Digest of the first servers, then one of each server that joined later."""
+        self.left = frozenset(left)
         self.mergings = tuple(mergings)
         self.lineage = directory.groups.hierarchy.lineage
         self._is_decentralised = is_decentralised
@@ -68,10 +77,19 @@ class DecentralisedChannels:
         """Return whether a subscription to ``subject`` can match events of ordered channels."""
         return self.has_ordered and (subject == EVERY_SUBJECT or not self._is_decentralised(subject))
 
+    def has_numbers(self, numbering: bytes) -> bool:
+        """Return whether a server with this ``numbering`` gives the same numbers, as far as both know the servers."""
+        return bool(numbering) and (self.numbering.startswith(numbering) or numbering.startswith(self.numbering))
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """Return the servers that have not left."""
+        return tuple(each for each in self.servers if each not in self.left)
+
     @property
     def others(self) -> tuple[str, ...]:
-        """Return the other servers."""
-        return tuple(each for each in self.servers if each != self.server)
+        """Return the other servers, without those that have left."""
+        return tuple(each for each in self.present if each != self.server)
 
     @property
     def leaders(self) -> tuple[str, ...]:

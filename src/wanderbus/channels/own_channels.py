@@ -18,6 +18,8 @@ class OwnChannels:
     :param merging_of: merging of the channel of a subject, and of subscriptions to every subject (SPEC B-05)
     :param decentralised: the decentralised channels; None if all are ordered
     :param others: the other servers of the domain
+    :param founders: the servers that lead the groups which have not moved; unless given, all that may lead
+    :param joins: True for a server that joined the domain later: the others may not know it yet
     :param layout: identifies all that determines where events and interest go; the same at servers that have a link
     """
 
@@ -29,6 +31,9 @@ class OwnChannels:
         decentralised: DecentralisedChannels | None = None,
         others: Iterable[str] = (),
         layout: bytes = b"",
+        *,
+        founders: Iterable[str] | None = None,
+        joins: bool = False,
     ) -> None:
         self._of_file = directory.table
         self.directory = Directory(directory.groups, directory.table)
@@ -40,6 +45,8 @@ class OwnChannels:
         self.decentralised = decentralised
         self.others = tuple(others)
         self.layout = layout
+        self.founders = self._of_file.servers if founders is None else tuple(founders)
+        self.joins = joins
         self.parents = directory.groups.hierarchy.parents
         self.lineage = directory.groups.hierarchy.lineage
         """Returns a subject, its parent and so on up to the top (SPEC J-13)."""

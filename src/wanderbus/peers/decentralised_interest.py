@@ -107,7 +107,7 @@ class DecentralisedInterest:
                 lineage=channels.lineage,
                 multicast=self._multicast,
             )
-            for server in channels.servers:
+            for server in channels.present:
                 proxies.expect(server)
             self._proxies.append(proxies)
         self._own: dict[str, int] = {}
@@ -330,7 +330,7 @@ class DecentralisedInterest:
 
 def _numbers(channels: DecentralisedChannels) -> dict[str, int]:
     """Return the number of each other server."""
-    return {name: number for number, name in enumerate(channels.servers) if name != channels.server}
+    return {name: channels.servers.index(name) for name in channels.others}
 
 
 def _send(link: int, message: Message) -> SendOnServerLink:

@@ -66,7 +66,10 @@ class LeaderSessions:
         self._outputs: list[AboutServers] = []
         self._sessions: dict[str, LeaderSession] = {}
         former = channels.others if have_moved else ()
-        for leader in sorted({*channels.directory.table.servers, *former}):
+        table = channels.directory.table
+        # One that has left gives its groups away before, but this server may not have heard of that yet.
+        leaders = {each.server for each in table.leaders}
+        for leader in sorted({*table.servers, *channels.founders, *leaders, *former}):
             if leader != channels.server:
                 interest = LeaderInterest(channels.merging_of)
                 position = positions.get(leader) or LeaderRow()
@@ -87,8 +90,9 @@ class LeaderSessions:
         """Leaders of which a change of the interest goes on when a timer fires."""
 
     def start(self) -> list[ConnectServer]:
-        """Return the requests for links to all leaders."""
-        return [ConnectServer(leader) for leader in self._sessions]
+        """Return the requests for links to all leaders that are in the domain."""
+        table, others = self._channels.directory.table, self._channels.others
+        return [ConnectServer(leader) for leader in self._sessions if leader in (*table.servers, *others)]
 
     def has(self, server: str) -> bool:
         """Return whether there is a session at ``server``."""

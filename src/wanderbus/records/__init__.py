@@ -52,7 +52,8 @@ class Started(Record, frozen=True, tag="started", kw_only=True):
     and ``number`` is that of this one. ``epoch`` begins with this record: ids of events and positions of sessions have
     it, so that no two copies of a log give the same one (see :mod:`wanderbus.epochs`). ``layout`` identifies
     what the domain's file says about where events and interest go: with another one, nothing that was known about the
-    interest of other servers holds any longer.
+    interest of other servers holds any longer. ``others`` are the other servers of the domain, None in
+    records of earlier versions: those that the start before did not name are new, and nothing of theirs is awaited.
     """
 
     server: str
@@ -63,6 +64,7 @@ class Started(Record, frozen=True, tag="started", kw_only=True):
     number: int = 0
     epoch: int = 0
     layout: bytes = b""
+    others: tuple[str, ...] | None = None
 
 
 class RolledBack(Record, frozen=True, tag="rolled_back", kw_only=True):

@@ -45,9 +45,13 @@ class EventDomainMember:
         """Read the files; raise :class:`ConfigurationError` if they cannot be used or do not belong together."""
         self.name = name
         self.domain = read_domain(file)
-        servers = self.domain.settings.servers
+        servers, present = self.domain.settings.servers, self.domain.settings.present
         if name not in servers:
-            raise ConfigurationError(f"event_server: {file} has no server {name!r} (expected {' or '.join(servers)})")
+            raise ConfigurationError(f"event_server: {file} has no server {name!r} (expected {' or '.join(present)})")
+        if name not in present:
+            raise ConfigurationError(
+                f"event_server: {name} has left the domain of {file}; 'wanderbus domain add' adds one with another name"
+            )
         self._key = _private_key(key or key_file(file, name))
         if self._key.public.hex() != servers[name].public_key.lower():
             raise ConfigurationError(f"event_key: the key is not that of {name} in {file}; copy keys/{name}.key here")
@@ -79,22 +83,32 @@ class EventDomainMember:
         :raises ConfigurationError: the numbers of servers would change, which the log has for causal order
         """
         settings = self.domain.settings
-        known, present = state.servers[state.server].servers, tuple(sorted(settings.servers))
+        known, numbered = state.servers[state.server].servers, settings.numbered
         has_decentralised = "decentralised" in self.domain.models
-        if known not in ((), present) and (has_decentralised or state.decentralised.causal.outgoing.retained):
+        keeps_numbers = numbered[: len(known)] == known
+        if not keeps_numbers and (has_decentralised or state.decentralised.causal.outgoing.retained):
             raise ConfigurationError(
-                f"event_domain: its servers were {', '.join(known)} when the log began, and are {', '.join(present)} "
-                "now; a domain with decentralised channels, or with events of former ones that a server still waits "
-                "for, cannot change them"
+                f"event_domain: its servers were {', '.join(known)} at the last start, and are {', '.join(numbered)} "
+                "now; use 'wanderbus domain add' and 'wanderbus domain remove'"
             )
+        removed = state.decentralised.causal.knowledge.removed
+        if returned := [each for number, each in enumerate(numbered) if number in removed and each in settings.present]:
+            raise ConfigurationError(f"event_domain: {returned[0]} has left the domain, and cannot come back")
         decentralised = (
             self._decentralised_channels(has_decentralised=has_decentralised)
-            if has_decentralised or known == present
+            if has_decentralised or (known and keeps_numbers)
             else None
         )
-        merging_of = lru_cache(_MERGINGS_MAX)(self._merging_of)  # it is asked for each event
-        others = [each for each in settings.servers if each != self.name]
-        return OwnChannels(self.domain.directory, self.name, merging_of, decentralised, others, layout_of(self._tables))
+        return OwnChannels(
+            self.domain.directory,
+            self.name,
+            lru_cache(_MERGINGS_MAX)(self._merging_of),  # it is asked for each event
+            decentralised,
+            [each for each in settings.present if each != self.name],
+            layout_of(self._tables),
+            founders=settings.founders("resolution"),
+            joins=settings.servers[self.name].joined is not None,
+        )
 
     def parts(
         self, channels: OwnChannels, state: BrokerState, random: RandomSource, reset_key: bytes, wall_us: int
@@ -103,7 +117,7 @@ class EventDomainMember:
         settings = self.domain.settings
         others = {
             name: (_address(self.domain, name), bytes.fromhex(server.public_key))
-            for name, server in settings.servers.items()
+            for name, server in settings.present.items()
             if name != self.name
         }
         links = ServerLinks(
@@ -126,7 +140,7 @@ class EventDomainMember:
             interest = DecentralisedInterest(
                 decentralised, epoch=max(epoch, wall_us), group=self._group(decentralised, random)
             )
-        access = frozenset(name for name, server in settings.servers.items() if "access" in server.roles)
+        access = frozenset(settings.servers_with("access"))
         return ServerParts(self.name, links, leaders, interest, tuple(others), access, self.domain.networks)
 
     def _group(self, channels: DecentralisedChannels, random: RandomSource) -> MulticastGroup | None:
@@ -146,14 +160,16 @@ class EventDomainMember:
             is_required = domain.settings.advertisements == "required"
             mergings.append(Merging(domain.settings.merging, domain.settings.precision_min, is_required))
         return DecentralisedChannels(
-            domain.directory,
+            domain.interest_directory,
             self.name,
-            domain.settings.servers,
+            domain.settings.numbered,
             domain.is_decentralised,
             self._merging_of,
             tuple(dict.fromkeys(mergings)),
             has_ordered="ordered" in domain.models,
             has_decentralised=has_decentralised,
+            joined=len(domain.settings.servers) - len(domain.settings.founders()),
+            left=domain.settings.servers.keys() - domain.settings.present.keys(),
         )
 
     def _merging_of(self, subject: str) -> Merging:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from wanderbus.channels.directory import Directory, first_table
+from wanderbus.channels.directory import Directory, LeaderTable, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
@@ -43,6 +43,14 @@ class DomainServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     networks: tuple[str, ...] = ()
     """Networks near to this server, such as 192.0.2.0/24: a session moves here once its devices have moved into one of
     them (SPEC L-01). A network within another server's network comes first."""
+
+    joined: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Place among the servers that joined later, from 1 on; the first servers of the domain have none. 'wanderbus
+    domain add' gives it, and it never changes."""
+
+    left: bool = False
+    """True for a server that has left the domain for good; its entry stays, so that no other server gets its place.
+    'wanderbus domain remove' writes it."""
 
 
 class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,9 +121,27 @@ class EventDomainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Multicast between the servers, which is off without this table. They send each change of interest in
     decentralised channels as one datagram to a group, and repair it on their links."""
 
+    @property
+    def present(self) -> Mapping[str, DomainServerSettings]:
+        """Return the servers that have not left, by their names."""
+        return {name: server for name, server in self.servers.items() if not server.left}
+
+    @property
+    def numbered(self) -> tuple[str, ...]:
+        """Return all servers in the order of their numbers, which never change: the first ones by their names."""
+        return tuple(sorted(self.servers, key=lambda name: (self.servers[name].joined or 0, name)))
+
     def servers_with(self, role: Role) -> tuple[str, ...]:
-        """Return the names of the servers that have ``role``, sorted."""
-        return tuple(sorted(name for name, server in self.servers.items() if role in server.roles))
+        """Return the names of the present servers that have ``role``, sorted."""
+        return tuple(sorted(name for name, server in self.present.items() if role in server.roles))
+
+    def founders(self, role: Role | None = None) -> tuple[str, ...]:
+        """Return the first servers of the domain, sorted, also those that have left; with a ``role``, only those."""
+        return tuple(
+            sorted(
+                name for name, server in self.servers.items() if server.joined is None and role in (None, *server.roles)
+            )
+        )
 
 
 class Channel(msgspec.Struct, frozen=True):
@@ -158,16 +184,45 @@ class EventDomain:
         for subject in settings.channels:
             if (top := groups.hierarchy.top(subject)) != subject:
                 raise ConfigurationError(f"channels.{subject}: {subject!r} has the channel of {top!r}; set that")
-        self.directory = Directory(groups, first_table(settings.groups, settings.servers_with("resolution"), key))
+        self._check_joined()
+        self.directory = Directory(groups, self._first_table(key, settings.founders("resolution")))
+        """Leaders of ordered channels: changes of the servers change none of them."""
+        self.interest_directory = self.directory
+        """Leaders that spread the interest in decentralised channels."""
+        if "decentralised" in self.models and (stay := self.interest_leaders) != settings.founders("resolution"):
+            self.interest_directory = Directory(groups, self._first_table(key, stay))
         for name, bound in self._bounds():
             if not 0 < bound <= 1:
                 raise ConfigurationError(f"{name}: {bound} is out of range (expected above 0, at most 1)")
         self._check_advertisements()
         self._check_multicast()
-        self.networks = ServerNetworks({name: server.networks for name, server in settings.servers.items()})
-        for name, server in settings.servers.items():
+        self.networks = ServerNetworks({name: server.networks for name, server in settings.present.items()})
+        for name, server in settings.present.items():
             if server.networks and "access" not in server.roles:
                 raise ConfigurationError(f"servers.{name}.networks: devices are served by access servers; add the role")
+
+    @property
+    def interest_leaders(self) -> tuple[str, ...]:
+        """Return the servers that spread interest in decentralised channels: first servers that have not left."""
+        present = self.settings.present
+        return tuple(each for each in self.settings.founders("resolution") if each in present)
+
+    def _first_table(self, key: bytes, servers: tuple[str, ...]) -> LeaderTable:
+        """Return the table of groups led by ``servers``; all present resolution servers may lead groups later."""
+        if not servers:
+            raise ConfigurationError("servers: of the first resolution servers, one has to stay")
+        table = first_table(self.settings.groups, servers, key)
+        return msgspec.structs.replace(table, servers=self.settings.servers_with("resolution"))
+
+    def _check_joined(self) -> None:
+        """Raise :class:`ConfigurationError` if the places of servers that have joined are not 1, 2, 3 ..."""
+        joined = sorted(server.joined for server in self.settings.servers.values() if server.joined is not None)
+        if joined != [*range(1, len(joined) + 1)]:
+            places = ", ".join(map(str, joined))
+            raise ConfigurationError(
+                f"servers: the places of those that joined are {places} (expected 1 to {len(joined)}, each once); "
+                "a server that has left keeps its entry, with left = true"
+            )
 
     @property
     def multicast_group(self) -> Address | None:
@@ -177,7 +232,8 @@ class EventDomain:
 
     def channel(self, subject: str) -> Channel:
         """Return the channel of ``subject``."""
-        place = self.directory.lookup(subject)
+        directory = self.interest_directory if self.is_decentralised(subject) else self.directory
+        place = directory.lookup(subject)
         own = self._own_settings(subject)
         merging = own.merging or self.settings.merging
         bound = self.settings.precision_min if own.precision_min is None else own.precision_min
@@ -232,7 +288,7 @@ class EventDomain:
             raise ConfigurationError(f"multicast.group: {given} (expected an IPv4 multicast address, host:port)")
         if "decentralised" not in self.models:
             raise ConfigurationError("multicast: it serves decentralised channels only; set the model, or leave it out")
-        for name, server in self.settings.servers.items():
+        for name, server in self.settings.present.items():
             address = address_in(server.address)
             if multicast.interface is None and (address is None or not _is_ipv4(address[0])):
                 raise ConfigurationError(

@@ -50,8 +50,7 @@ def _contents(domain: EventDomain) -> Mapping[str, Any]:
         "groups": settings.groups,
         "pins": dict(settings.pins),
         "parents": dict(settings.parents),
-        # A server of decentralised channels has a number by its place among all servers.
-        "servers": [settings.servers_with("resolution"), sorted(settings.servers) if decentralised else []],
+        "servers": _servers(domain, has_decentralised=bool(decentralised)),
         "model": [
             settings.model,
             {name: own.model for name, own in settings.channels.items() if own.model not in (None, settings.model)},
@@ -62,3 +61,15 @@ def _contents(domain: EventDomain) -> Mapping[str, Any]:
             {name: each.advertisements for name, each in channels.items()},
         ],
     }
+
+
+def _servers(domain: EventDomain, *, has_decentralised: bool) -> list[Any]:
+    """Return the first servers of the domain: those that joined later change neither leaders nor numbers.
+
+    A server of decentralised channels has a number by its place among all servers, and another one spreads the interest
+    in its groups when it leaves.
+    """
+    founders = domain.settings.founders
+    servers = [founders("resolution"), founders() if has_decentralised else []]
+    has_left = has_decentralised and domain.interest_leaders != founders("resolution")
+    return [*servers, domain.interest_leaders] if has_left else servers

@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from wanderbus.simulation.domain_changes.grown_scenario import GrownScenario
+from wanderbus.simulation.domain_changes.moved_scenario import MovedScenario
 from wanderbus.simulation.domains.causal_scenario import CausalScenario
 from wanderbus.simulation.domains.decentralised_scenario import DecentralisedScenario
 from wanderbus.simulation.domains.group_scenario import GroupScenario
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
-from wanderbus.simulation.domains.moved_scenario import MovedScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
 from wanderbus.simulation.domains.restore_scenario import RestoreScenario
 from wanderbus.simulation.handover.scenario import HandoverScenario
@@ -49,6 +50,7 @@ class Layer(StrEnum):
     HANDOVER = "handover"
     MATRIX = "matrix"
     GROUPS = "groups"
+    GROWN = "grown"
 
 
 SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
@@ -71,6 +73,7 @@ SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
     Layer.HANDOVER: HandoverScenario,
     Layer.MATRIX: MatrixScenario,
     Layer.GROUPS: GroupScenario,
+    Layer.GROWN: GrownScenario,
 }
 
 

@@ -65,8 +65,8 @@ def use_leaders(state: BrokerState, channels: OwnChannels | None) -> None:
 
 
 def fits(channels: OwnChannels, group: int, servers: tuple[str, ...]) -> bool:
-    """Return whether a group that moved among ``servers`` is one of the domain's file: the same servers may lead."""
-    return group < channels.directory.groups.count and servers in ((), channels.directory.table.servers)
+    """Return whether a group that moved is one of the domain's file: ``servers`` lead those that have not moved."""
+    return group < channels.directory.groups.count and servers in ((), channels.founders)
 
 
 class KnownLeaders:
@@ -333,7 +333,7 @@ class KnownLeaders:
             server=led.server,
             epoch=led.epoch,
             former=led.former,
-            servers=self._channels.directory.table.servers,
+            servers=self._channels.founders,
             forced=led.forced,
         )
         self._write(moved)

@@ -62,7 +62,7 @@ class FormerServers:
         own = self._state.server
         if self._decentralised is None:
             return "" if self._is_alone else own
-        if was_at == own or was_at not in self._decentralised.channels.servers:
+        if was_at == own or was_at not in self._decentralised.channels.others:
             return own
         if len(self.waiting) > self._waiting_most:
             self.waiting = {each: other for each, other in self.waiting.items() if self._links.is_open(other[0])}

@@ -61,6 +61,7 @@ class Publishing:
         self._forwarding = forwarding
         self._advertisements = advertisements
         self._settled = settled
+        settled.resume_by(self._server_reported)
         self._held: HeldPublishes[PublisherMessage] = HeldPublishes(basics.links)
         self._decentralised = decentralised
         self._former = former
@@ -143,12 +144,18 @@ class Publishing:
         self._deliver(link, source, event, decided, decentralised)
 
     def settle(self, link: Link) -> None:
-        """Take the report of a server about its interest; process what has waited for the last such report."""
+        """Take the report of a server about its interest."""
         self._settled.settle(link.user)
-        if not self._settled.missing and len(self._held):
+
+    def _server_reported(self) -> None:
+        """Process what has waited for the last report of a server about its interest."""
+        if not len(self._held):
+            return
+        if not self._settled.awaited:
             self._journal.emit(InterestAwaited())
-            several = self.resume()
-            for waiting in {each.link: each for each in several if each.knows_waits}.values():
+        several = self.resume()
+        for waiting in {each.link: each for each in several if each.knows_waits}.values():
+            if not self._held.is_from(waiting):
                 self._links.send(waiting, protocol.PublishesWait(""))
 
     def resume(self) -> list[Link]:
@@ -168,18 +175,17 @@ class Publishing:
         refused = self._settled.refusal(one.event.subject)
         if refused is None and not self._held.has(source.key):
             return False
-        if self._settled.missing and not len(self._held):
-            self._journal.emit(InterestAwaited(tuple(self._settled.missing)))
-        if self._settled.missing and link.knows_waits and not self._held.is_from(link):
-            names = " and ".join(self._settled.missing)
-            reason = (
-                f"{names} {'has' if len(self._settled.missing) == 1 else 'have'} not reported yet which events to send"
-            )
+        awaited = self._settled.awaited
+        if awaited and not len(self._held):
+            self._journal.emit(InterestAwaited(tuple(awaited)))
+        if awaited and link.knows_waits and not self._held.is_from(link):
+            names = " and ".join(awaited)
+            reason = f"{names} {'has' if len(awaited) == 1 else 'have'} not reported yet which events to send"
             self._links.send(link, protocol.PublishesWait(protocol.shortened(reason)))
         if not self._held.add(link, source.key, len(one.encoded), message):
             reason = "too many events wait until all servers have reported which they want; try again later"
             rejected = refused or Rejected(reason, "routes_unknown")
-            self._refuse(link, source, reason if self._settled.missing else rejected.reason, rejected.limit)
+            self._refuse(link, source, reason if awaited else rejected.reason, rejected.limit)
         return True
 
     def _deliver(

@@ -6,7 +6,7 @@ other servers wait until the records before them are durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -93,13 +93,25 @@ class DecentralisedEvents:
     def start(self) -> None:
         """Begin, once the log has an incarnation."""
         self._machine = CausalServer(self._state.decentralised.causal)
+        self._remove(self.channels.left)
         self.index.start()
         self._ask_for_kernel()
+
+    def _remove(self, left: Iterable[str]) -> None:
+        """Wait for nothing of servers that have left the domain: before, everybody has taken what they sent."""
+        numbers = {self.channels.servers.index(each) for each in left}
+        for number in sorted(numbers - self._state.decentralised.causal.knowledge.forgotten):
+            self._step(causal.RemoveServer(number, is_forgotten=True))
 
     @property
     def excluded(self) -> set[str]:
         """Return the users that get no event of a decentralised channel: servers get theirs directly."""
         return self._servers.users
+
+    def untaken(self) -> Mapping[str, int]:
+        """Return the number of own events that each other server has not delivered yet."""
+        links = self._state.decentralised.causal.outgoing.links
+        return {self.channels.servers[number]: len(link.waiting) for number, link in links.items() if link.waiting}
 
     def stale_routes(self) -> tuple[str, ...]:
         """Stop using the routes that may have changed since a copy of the log was made; return their keys."""
@@ -188,7 +200,7 @@ class DecentralisedEvents:
             return
         try:
             message = _message.decode(given.payload)
-            if isinstance(message, causal.Hello) and message.numbering != self.channels.numbering:
+            if isinstance(message, causal.Hello) and not self.channels.has_numbers(message.numbering):
                 raise RemoteProtocolError("its domain file has other servers than ours; use the same file", None)
             if isinstance(message, causal.Hello) and message.seen is not None and not self._has(given, message.seen):
                 return

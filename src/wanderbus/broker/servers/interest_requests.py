@@ -42,6 +42,8 @@ class InterestRequests:
         """Further names, of each subscription to a group that another server is to lead because the leader is gone."""
         self._names = 0
         self._unmet = dict.fromkeys(unmet)
+        self._unannounced: dict[str, tuple[tuple[str, Filter], ...]] = {}
+        """Names below of what a server that joined wants in decentralised channels, until it has met all others."""
 
     @property
     def waiting(self) -> Collection[object]:
@@ -72,7 +74,9 @@ class InterestRequests:
                 self._held.hold(subscription.id, [*names, *self._unmet])
         if added:
             self._journal.emit(OrderedInterestChanged(added))
-        if added_decentralised:
+        if self._unmet and self._channels.joins:
+            self._unannounced |= added_decentralised
+        elif added_decentralised:
             self._journal.emit(DecentralisedInterestChanged(added_decentralised))
 
     def add_earlier(self, subscriptions: Iterable[Subscription]) -> None:
@@ -164,6 +168,8 @@ class InterestRequests:
         if (names := self._reported.pop(subscription, None)) is not None:
             self._held.give(subscription)
             self._journal.emit(OrderedInterestChanged({}, names))
+            for name in names:
+                self._unannounced.pop(name, None)
             if self._channels is not None and self._channels.decentralised is not None:
                 self._journal.emit(DecentralisedInterestChanged({}, names))
 
@@ -182,6 +188,9 @@ class InterestRequests:
     def met(self, server: str) -> None:
         """Take the report that another server has the present file of the domain."""
         self._unmet.pop(server, None)
+        if self._unannounced and not self._unmet:
+            self._journal.emit(DecentralisedInterestChanged(self._unannounced))
+            self._unannounced = {}
         self.became_effective([server])
 
     def _new_name(self, subscription: Subscription) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from wanderbus.broker.basics import Basics
@@ -54,7 +54,15 @@ class PeerEvents:
         state, channels = basics.state, basics.channels
         if channels is not None and (own := channels.decentralised) is not None:
             routes = state.decentralised.routes
-            index = RouteIndex(routes, own, kernel, basics.config, lambda: state.wall_us, filters)
+            index = RouteIndex(
+                routes,
+                own,
+                kernel,
+                basics.config,
+                lambda: state.wall_us,
+                filters,
+                lambda: state.servers[state.server].newcomers,
+            )
             self.decentralised = DecentralisedEvents(basics, subscriptions, delivery, own, index, filters, rollback)
         self._arrivals = Arrivals(basics, subscriptions, delivery, catch_up, engine)
         self._links = basics.links
@@ -68,6 +76,10 @@ class PeerEvents:
     def knows(self, subject: str) -> bool:
         """Return whether the interest of all servers in ``subject`` is known here, if that is sent directly."""
         return self.decentralised is None or self.decentralised.knows(subject)
+
+    def untaken(self) -> Mapping[str, int]:
+        """Return the number of events that were sent directly to each other server and are not delivered there yet."""
+        return {} if self.decentralised is None else self.decentralised.untaken()
 
     def after_past(self, exported: ExportedSession, done: Callable[[], None]) -> None:
         """Call ``done`` once everything is delivered here that an exported session may have seen at its source."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from wanderbus import filters
@@ -26,6 +26,8 @@ class RouteIndex:
     """Filters of the other servers in decentralised channels, by server.
 
     A filter that would take too much work for an event counts as satisfied: its server matches the event again.
+
+    :param newcomers: returns servers that have joined: nothing that they want counts before it is known here
     """
 
     def __init__(
@@ -36,7 +38,9 @@ class RouteIndex:
         config: BrokerConfig,
         wall_us: Callable[[], int],
         publisher_filters: PublisherFilters,
+        newcomers: Callable[[], Collection[str]] = tuple,
     ) -> None:
+        self._newcomers = newcomers
         self._routes = routes
         self._publisher_filters = publisher_filters
         self._channels = channels
@@ -54,11 +58,11 @@ class RouteIndex:
         if subject in self._is_complete:
             return None
         (leader,) = self._channels.leaders_of(subject)
-        for stream in self._channels.streams_to(subject):
-            if not self._routes.knows((leader, stream)):
-                return stream.origin
-        self._is_complete.add(subject)
-        return None
+        streams, newcomers = self._channels.streams_to(subject), self._newcomers()
+        unknown = [each.origin for each in streams if not self._routes.knows((leader, each))]
+        if not unknown:
+            self._is_complete.add(subject)
+        return next((origin for origin in unknown if origin not in newcomers), None)
 
     def change(self, route: Route, taken: StreamResult) -> None:
         """Take over how a route has changed."""

@@ -6,16 +6,21 @@ change of the file that moves channels, they are those of other channels, and a 
 to report once that its interest is complete.
 
 A server that still runs with the former file accepts events under it. It does not know new subscriptions, so these do
-not count before every other server has had a link here under the new file.
+not count before every other server has had a link here under the new file. A server that has joined the domain also
+publishes nothing directly before: a server with a file without it could not take what follows from such an event.
+
+Nobody waits for servers that have joined since: nothing that they want counts before all others have it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from wanderbus import records
 from wanderbus.broker.publish.decisions import Rejected
 from wanderbus.broker.servers.server_users import server_of
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.start import has_moved, readable_as
+from wanderbus.broker.state.start import has_moved, newcomers, readable_as
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.own_channels import OwnChannels
 
@@ -45,15 +50,22 @@ class SettledInterest:
         """Servers whose interest is not complete here, in the order of the domain; empty if this one leads nothing."""
         self.unmet: list[str] = []
         """Servers that may still have a former file; empty if the file has not changed."""
+        self._go_on: Callable[[], None] = lambda: None
         if channels is None:
             return
         is_same = state.servers[state.server].layout == channels.layout
         known = dict(state.settled) if is_same else {}
+        joined = newcomers(state, channels.layout, channels.others)
+        earlier = [each for each in channels.others if each not in joined]
         if channels.leads_ordered:
             settled = [name for name, row in known.items() if row.incarnation == readable_as(state)]
-            self.missing = [each for each in channels.others if each not in settled]
-        if has_moved(state, channels.layout):
-            self.unmet = [each for each in channels.others if each not in known]
+            self.missing = [each for each in earlier if each not in settled]
+        if channels.joins or has_moved(state, channels.layout):
+            self.unmet = [each for each in earlier if each not in known]
+
+    def resume_by(self, go_on: Callable[[], None]) -> None:
+        """Let ``go_on`` process the events that have waited for the last of the ``awaited`` servers."""
+        self._go_on = go_on
 
     def begin_again(self) -> None:
         """Wait for all other servers: they may have reported more since the copy that the log turned out to be."""
@@ -63,11 +75,25 @@ class SettledInterest:
     @property
     def holds(self) -> bool:
         """Return whether events of some channels wait."""
-        return bool(self.missing or self.paused)
+        return bool(self.missing or self.paused or self._is_joining)
+
+    @property
+    def awaited(self) -> list[str]:
+        """Return the servers for which events wait here."""
+        return self.missing or (self.unmet if self._is_joining else [])
+
+    @property
+    def _is_joining(self) -> bool:
+        """Return whether this server has joined the domain, and others may have a file without it."""
+        return bool(self.unmet) and self.channels is not None and self.channels.joins
 
     def is_paused(self, subject: str) -> bool:
         """Return whether events of ``subject`` wait for a change of their leader."""
         return bool(self.paused) and self.channels is not None and self.channels.ordered_group(subject) in self.paused
+
+    def _is_direct(self, subject: str) -> bool:
+        decentralised = None if self.channels is None else self.channels.decentralised
+        return decentralised is not None and decentralised.has(subject)
 
     def refusal(self, subject: str) -> Rejected | None:
         """Return why an event of a channel that this server leads cannot be accepted yet, None if it can."""
@@ -78,9 +104,10 @@ class SettledInterest:
             return Rejected(
                 f"the channel of {subject!r} is about to have another leader; try again later", "routes_unknown"
             )
-        if not self.missing or not channels.leads_in_order(subject):
+        waits = self._is_joining if self._is_direct(subject) else self.missing and channels.leads_in_order(subject)
+        if not waits:
             return None
-        reason = f"{self.missing[0]} has not reported to {channels.server} yet which events of {subject!r} it wants"
+        reason = f"{self.awaited[0]} has not reported to {channels.server} yet which events of {subject!r} it wants"
         return Rejected(f"{reason}; try again later", "routes_unknown")
 
     def met(self, user: str) -> str | None:
@@ -88,6 +115,8 @@ class SettledInterest:
         if (server := server_of(user, self._domain)) in self.unmet:
             self.unmet.remove(server)
             self._journal.write(records.ServerMet(at_us=self._state.wall_us, server=server), urgent=True)
+            if not self.unmet:
+                self._go_on()
             return server
         return None
 
@@ -96,3 +125,5 @@ class SettledInterest:
         if (server := server_of(user, self._domain)) in self.missing:
             self.missing.remove(server)
             self._journal.write(records.InterestSettled(at_us=self._state.wall_us, server=server), urgent=True)
+            if not self.missing:
+                self._go_on()

@@ -379,6 +379,10 @@ class ServerRow(msgspec.Struct):
     """True if the other servers get a mark in place of what that copy lacked."""
     is_draining: bool = False
     """True if all sessions move to other servers, and new ones begin there."""
+    others: tuple[str, ...] | None = None
+    """The other servers of the domain at the last start, None if unknown."""
+    newcomers: frozenset[str] = frozenset()
+    """Servers that have joined since the log has its layout: nobody waits for what they want before they say so."""
 
 
 class LogSpan(msgspec.Struct, frozen=True, array_like=True):

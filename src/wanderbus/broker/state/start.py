@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from wanderbus import records
@@ -29,6 +30,7 @@ def start_record(state: BrokerState, engine_subjects: tuple[str, ...], channels:
         servers=() if decentralised is None else decentralised.servers,
         number=0 if decentralised is None else decentralised.number,
         layout=b"" if channels is None else channels.layout,
+        others=None if channels is None else channels.others,
     )
 
 
@@ -40,6 +42,8 @@ def apply_started(state: BrokerState, offset: int, record: records.Started) -> N
     _begin(state, server, record.epoch or state.epoch or record.incarnation, offset)
     state.decentralised.routes.restart()
     server.engine_subjects = record.spark_subjects
+    server.newcomers = newcomers(state, record.layout, record.others)
+    server.others = record.others
     if server.layout != record.layout:
         server.has_moved = has_moved(state, record.layout)
         server.layout = record.layout
@@ -61,6 +65,7 @@ def apply_rolled_back(state: BrokerState, offset: int, record: records.RolledBac
     """Begin an epoch; every session is owed a gap from now on."""
     server = state.servers[state.server]
     server.rolled_back, server.is_marked = record.epoch, record.is_marked
+    server.newcomers = frozenset()  # they may have said what they want since the copy
     _begin(state, server, record.epoch, offset)
     state.decentralised.roll_back(server, record.stale_routes)
 
@@ -99,6 +104,14 @@ def has_lost(state: BrokerState, identity: EventId) -> bool:
 def readable_as(state: BrokerState) -> int:
     """Return the incarnation under which other servers read this log: another one since it was rolled back."""
     return state.servers[state.server].rolled_back or state.incarnation
+
+
+def newcomers(state: BrokerState, layout: bytes, others: Iterable[str] | None) -> frozenset[str]:
+    """Return those of the ``others`` that have joined since the log has its layout; none if that is another one."""
+    server = state.servers[state.server]
+    if server.layout != layout or server.others is None or others is None:
+        return frozenset()
+    return server.newcomers | set(others) - set(server.others)
 
 
 def has_moved(state: BrokerState, layout: bytes) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.domain import drain, move, status, up, upgrade
+from wanderbus.cli.domain import add, drain, move, remove, status, up, upgrade
 from wanderbus.cli.domain.balance.apply import apply
 from wanderbus.cli.domain.balance.rebalance import rebalance
 from wanderbus.cli.domain.options import FormerFile, SIPPort
@@ -62,6 +62,8 @@ def init(
 def servers(event_domain: File = None, config: FormerFile = None, json: AsJson = False) -> None:
     """List the servers of the domain, with their roles and the number of channel groups that they lead at first.
 
+    Servers that have left are listed, too: their places are not given to others.
+
     Example: wanderbus domain servers --event-domain mydomain/domain.toml
     """
     domain = domain_of(event_domain or config)
@@ -71,7 +73,8 @@ def servers(event_domain: File = None, config: FormerFile = None, json: AsJson =
             print_json({"server": name, **msgspec.structs.asdict(server), "groups": led})
         else:
             sip = "" if server.sip is None else f", sip:{server.sip} for agents"
-            print_line(f"{name} at {server.address}{sip}: {', '.join(server.roles)}; leads {led} channel groups")
+            facts = "has left" if server.left else f"{', '.join(server.roles)}; leads {led} channel groups"
+            print_line(f"{name} at {server.address}{sip}: {facts}")
 
 
 @app.command()
@@ -104,8 +107,10 @@ def channels(
 
 app.command("up")(up.up)
 app.command("status")(status.status)
+app.command("add")(add.add)
 app.command("drain")(drain.drain)
 app.command("move")(move.move)
+app.command("remove")(remove.remove)
 app.command("rebalance")(rebalance)
 app.command("apply")(apply)
 app.command("upgrade")(upgrade.upgrade)

@@ -43,10 +43,10 @@ def drain(
 
     Example: wanderbus domain drain s1 --cancel
     """
-    servers = domain_of(event_domain).settings.servers
+    servers = domain_of(event_domain).settings.present
     if server not in servers:
         raise ConfigurationError(f"the domain has no server {server!r} (expected {' or '.join(servers)})")
-    found = run_async(_drain(connection, event_domain, server, on=not cancel))
+    found = run_async(drained(connection, event_domain, server, on=not cancel))
     if json:
         print_json(msgspec.structs.asdict(found))
     elif cancel:
@@ -55,7 +55,7 @@ def drain(
         print_line(f"{server} has no sessions any more; new ones begin at other servers until --cancel")
 
 
-async def _drain(connection: ConnectionOptions, file: Path | None, server: str, *, on: bool) -> DrainInfo:
+async def drained(connection: ConnectionOptions, file: Path | None, server: str, *, on: bool) -> DrainInfo:
     """Let a server drain until it has no session, or take sessions again."""
     answer = (await ask_all(connection, file, _is_known, only=server))[server]
     if answer.found is None or answer.connection is None:

@@ -48,15 +48,15 @@ def move(
     if server not in servers:
         raise ConfigurationError(f"no server {server!r} may lead channels (expected {' or '.join(servers)})")
     asked = int(group) if _is_number(group) else group
-    moved = run_async(_move(connection, event_domain, asked, server, force=force))
+    moved = run_async(moved_group(connection, event_domain, asked, server, force=force))
     if json:
         print_json(msgspec.structs.asdict(moved))
     else:
         print_line(f"{moved.server} leads channel group {moved.group} under epoch {moved.epoch}")
 
 
-async def _move(
-    connection: ConnectionOptions, file: Path | None, group: int | str, server: str, *, force: bool
+async def moved_group(
+    connection: ConnectionOptions, file: Path | None, group: int | str, server: str, *, force: bool = False
 ) -> MovedGroup:
     """Ask the next leader, which passes the request to the present one, unless that is gone."""
     answer = (await ask_all(connection, file, _is_known, only=server))[server]

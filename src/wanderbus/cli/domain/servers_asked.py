@@ -84,7 +84,7 @@ async def ask_all(
     if (connection.user or "").lower().startswith(ECI_SCHEME):
         raise ConfigurationError("the servers of a domain are asked over SIP; give --user sip:NAME@DOMAIN")
     file = existing_domain_file(file)
-    servers = {name: each for name, each in read_domain(file).settings.servers.items() if only in (None, name)}
+    servers = {name: each for name, each in read_domain(file).settings.present.items() if only in (None, name)}
     # A server that is suspended keeps its caller waiting.
     logins = (asyncio.to_thread(_logged_in, connection, server, file.parent) for server in servers)
     asked = dict(zip(servers, await asyncio.gather(*logins), strict=True))

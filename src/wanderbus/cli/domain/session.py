@@ -100,7 +100,7 @@ def move(
     Example: wanderbus session move sip:bob@example.org --session sub.delays --to s3 --event-domain
     mydomain/domain.toml --user sip:alice@example.org
     """
-    servers = domain_of(event_domain).settings.servers
+    servers = domain_of(event_domain).settings.present
     if to not in servers:
         raise ConfigurationError(f"--to: the domain has no server {to!r} (expected {' or '.join(servers)})")
     note = print_progress_json if json else lambda word, line: print_progress(line)

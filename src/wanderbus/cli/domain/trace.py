@@ -103,7 +103,7 @@ def trace(
     event = check_event(Event(subject, merge_repeated([attribute(text) for text in attributes or ()])))
     check_event_subject(subject)
     domain = domain_of(event_domain)
-    servers = domain.settings.servers
+    servers = domain.settings.present
     at = at or next(iter(servers))
     if at not in servers:
         raise ConfigurationError(f"--at: the domain has no server {at!r} (expected {' or '.join(servers)})")

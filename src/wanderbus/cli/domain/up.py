@@ -35,6 +35,7 @@ from wanderbus.runtime.files.domain_file import (
     FILE_NAME,
     SIP_PORT,
     SIZE_MAX,
+    add_server,
     create_domain,
     data_directory,
     read_domain,
@@ -62,7 +63,8 @@ File = Annotated[
     typer.Option("--event-domain", help="File of an existing domain.", show_default=f"{FILE_NAME} in --data-dir"),
 ]
 Size = Annotated[
-    int | None, typer.Option(min=1, max=SIZE_MAX, help="Number of servers of a new domain.", show_default="1")
+    int | None,
+    typer.Option(min=1, max=SIZE_MAX, help="Number of servers; a domain with fewer grows.", show_default="1"),
 ]
 Name = Annotated[str | None, typer.Option(help="SIP domain name of a new domain.", show_default=_NAME)]
 Options = Annotated[
@@ -113,18 +115,30 @@ def up(
         domain = read_domain(file).settings
         _check_domain(domain, file, size, name, port)
         read_users(users, domain=domain.name)
+        domain = _grown(domain, file, size or 0)
         for_all = ["--users", str(users), *(word for each in admin or [] for word in ("--admin", each))]
         commands = {
             server: [
                 *(sys.executable, "-m", "wanderbus", "up", "--event-domain", str(file), "--event-server", server),
                 *("--data-dir", str(data_directory(directory, server)), "--json", *for_all, *(options or [])),
             ]
-            for server in domain.servers
+            for server in domain.present
         }
         try:
             run_async(_run(Supervisor(commands, _Printed(domain, as_json=json))))
         except ServerCannotRunError as error:
             raise WanderbusError(f"{error}; servers.{error.server} in {file} has its addresses") from None
+
+
+def _grown(domain: EventDomainSettings, file: Path, size: int) -> EventDomainSettings:
+    """Return the domain in ``file`` with at least ``size`` servers; add those that are missing."""
+    while len(domain.present) < size:
+        names = (f"s{number}" for number in range(1, len(domain.servers) + 2))
+        added = next(name for name in names if name not in domain.servers)
+        add_server(file, added)
+        print_progress(f"{added} joins the domain")
+        domain = read_domain(file).settings
+    return domain
 
 
 def _check_options(options: Sequence[str]) -> None:
@@ -143,12 +157,14 @@ def _check_domain(
 ) -> None:
     """Raise :class:`ConfigurationError` if the domain differs from the options, or a server has no place."""
     other = "leave the option out, or give another --data-dir for another domain"
-    if size not in (None, len(domain.servers)):
-        raise ConfigurationError(f"{file} describes {len(domain.servers)} server(s), not {size}; {other}")
+    if size is not None and size < len(domain.present):
+        raise ConfigurationError(
+            f"{file} describes {len(domain.present)} server(s), not {size}; {other}. 'domain remove' removes a server"
+        )
     if name not in (None, domain.name):
         raise ConfigurationError(f"{file} describes the domain {domain.name}, not {name}; {other}")
     places: dict[str, str] = {}
-    for server, described in domain.servers.items():
+    for server, described in domain.present.items():
         if described.sip is None:
             raise ConfigurationError(f"{file}: servers.{server}.sip is missing; add the address for agents, host:port")
         if (twin := places.setdefault(described.sip, server)) != server:
@@ -223,7 +239,7 @@ class _Printed(SupervisorReports):
             print_progress(f"{server} is process {line['pid']}; 'kill {line['pid']}' restarts it")
 
     def all_ready(self) -> None:
-        servers = tuple(self._domain.servers)
+        servers = tuple(self._domain.present)
         if self._as_json:
             self._print_json({"all_ready": servers, "domain": self._domain.name})
         else:

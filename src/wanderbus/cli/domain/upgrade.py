@@ -92,7 +92,7 @@ def upgrade(
     mydomain/domain.toml --user sip:alice@example.org
     """
     domain = domain_of(event_domain)
-    if len(domain.settings.servers) == 1:
+    if len(domain.settings.present) == 1:
         raise ConfigurationError(
             "the domain has one server, and its sessions have no other place; restart it by itself"
         )

@@ -85,12 +85,16 @@ class DomainScenario(Scenario):
 
     def _play(self) -> None:
         self.engines.plan(self.nodes.values())
-        for node in self.nodes.values():
-            node.start()
+        self._begin()
         self._plan()
         self.world.run(self.active_s)
         self._repair()
         self._wait()
+
+    def _begin(self) -> None:
+        """Start the servers."""
+        for node in self.nodes.values():
+            node.start()
 
     @abstractmethod
     def _plan(self) -> None:

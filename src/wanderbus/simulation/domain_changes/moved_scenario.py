@@ -37,24 +37,37 @@ class Layout(msgspec.Struct, frozen=True):
     leaders: tuple[str, ...]
     decentralised: tuple[str, ...]
     merging: Merging
+    joined: tuple[str, ...] = ()
+    """Servers that have joined the first ones."""
+    left: tuple[str, ...] = ()
+    """Servers that have left."""
+    tables: int = 0
+    """Number of the first file with the same leaders, decentralised subjects and merging; 0 if that is this one."""
 
     def channels(self, server: str, servers: list[str], *, has_sent_decentralised: bool) -> OwnChannels:
-        """Return the channels as ``server`` sees them; it may have sent events directly under an earlier file."""
+        """Return the channels as ``server`` sees them; it may have sent events directly under an earlier file.
+
+        ``servers`` are the first servers of the domain.
+        """
         directory = Directory(ChannelGroups(_KEY, 4), first_table(4, self.leaders, _KEY))
         decentralised = None
         if self.decentralised or has_sent_decentralised:
             decentralised = DecentralisedChannels(
                 directory,
                 server,
-                servers,
+                (*servers, *self.joined),
                 lambda subject: subject in self.decentralised,
                 self.merging_of,
                 (self.merging,),
                 has_ordered=len(self.decentralised) < len(SUBJECTS),
                 has_decentralised=bool(self.decentralised),
+                joined=len(self.joined),
+                left=self.left,
             )
-        others = [each for each in servers if each != server]
-        return OwnChannels(directory, server, self.merging_of, decentralised, others, str(self.number).encode())
+        others = [each for each in (*servers, *self.joined) if each not in (server, *self.left)]
+        layout = str(self.tables or self.number).encode()
+        joins = server in self.joined
+        return OwnChannels(directory, server, self.merging_of, decentralised, others, layout, joins=joins)
 
     def merging_of(self, subject: str) -> Merging:
         """Return the merging of every channel."""
@@ -62,11 +75,12 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class _Links(DomainLinks):
-    """Links between servers with the same file."""
+    """Links between servers with the same tables that know each other."""
 
     def _may_open(self, source: str, target: str) -> bool:
-        one, other = self._nodes[source], self._nodes[target]
-        return super()._may_open(source, target) and one.channels.layout == other.channels.layout
+        one, other = self._nodes[source].channels, self._nodes[target].channels
+        know_each_other = source in other.others and target in one.others
+        return super()._may_open(source, target) and know_each_other and one.layout == other.layout
 
 
 class _Node(DomainNode):
@@ -114,18 +128,22 @@ class MovedScenario(DomainScenario):
         self.active_s = CHANGE_S * len(self.layouts)
         self.links.delay_s_max = draw.choice([0.005, 0.05, 0.5])
         for name in self.names:
-            channels = self.layouts[0].channels(name, self.names, has_sent_decentralised=False)
-            node = _Node(self.world, name, channels, BrokerConfig())
-            node.is_fixed = False
-            node.may_close = partial(self._may_close, node)
-            self._add_node(node)
-            device = DomainDevice(self.world, node, f"sip:user-{name}@{DOMAIN}", "phone", 0.001)
-            device.may_be_refused = True
-            device.notice_s = device.retry_s = SOON_S
-            self.devices.append(device)
+            self._add_server(name, self.layouts[0])
         self._in_use = dict.fromkeys(self.names, self.layouts[0])
         self._starts: dict[str, int] = dict.fromkeys(self.names, 0)
         """Number of the last planned start of each server; earlier ones are void."""
+
+    def _add_server(self, name: str, layout: Layout) -> None:
+        """Add a server that begins with a file, and its device."""
+        channels = layout.channels(name, self.names, has_sent_decentralised=False)
+        node = _Node(self.world, name, channels, BrokerConfig())
+        node.is_fixed = False
+        node.may_close = partial(self._may_close, node)
+        self._add_node(node)
+        device = DomainDevice(self.world, node, f"sip:user-{name}@{DOMAIN}", "phone", 0.001)
+        device.may_be_refused = True
+        device.notice_s = device.retry_s = SOON_S
+        self.devices.append(device)
 
     def _make_links(self) -> DomainLinks:
         return _Links(self.world, self.nodes)

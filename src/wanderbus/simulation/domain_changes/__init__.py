@@ -1,0 +1,1 @@
+"""Simulated domains whose file changes while they run."""
