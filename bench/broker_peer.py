@@ -179,11 +179,12 @@ async def reading(main: Callable[[], Any]) -> AsyncIterator[None]:
 def process(argv: list[str], port: int, log: Path) -> Iterator[Place]:
     """Run a broker for the block; it is ready when something listens on its TCP port of the loopback."""
     with Process(argv[0], argv, log) as broker:
-        broker.wait_until(lambda: _accepts(port), START_S_MAX)
+        broker.wait_until(lambda: accepts(port), START_S_MAX)
         yield {"port": port, "pid": broker.pid}
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
+    """Return whether something listens on a TCP port of the loopback."""
     with contextlib.suppress(OSError):
         socket.create_connection((HOST, port), 1.0).close()
         return True

@@ -30,39 +30,51 @@ _STREAM: Final = "events"
 @contextlib.contextmanager
 def cluster(directory: Path) -> Iterator[list[Place]]:
     """Run the servers for the block."""
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(process(argv, port, directory / f"log{number}"))
+            for number, (argv, port) in enumerate(configured(directory))
+        ]
+
+
+def configured(directory: Path, *more: str) -> list[tuple[list[str], int]]:
+    """Write the configuration of each server, with ``more`` lines; return its command line and its port."""
     ports, routes = ([free_port() for _ in range(SIZE)] for _ in range(2))
     urls = ", ".join(f'"nats://{HOST}:{route}"' for route in routes)
-    with contextlib.ExitStack() as stack:
-        places = []
-        for number, (port, route) in enumerate(zip(ports, routes, strict=True)):
-            store, file = directory / f"store{number}", directory / f"nats{number}.conf"
-            lines = (
-                f'server_name: "n{number}"',
-                f'listen: "{HOST}:{port}"',
-                f'jetstream {{ store_dir: "{store}" }}',
-                f'cluster {{ name: "bench", listen: "{HOST}:{route}", routes: [{urls}] }}',
-            )
-            file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            server = process([program() or "", "-c", str(file)], port, directory / f"log{number}")
-            places.append(stack.enter_context(server))
-        yield places
+    servers = []
+    for number, (port, route) in enumerate(zip(ports, routes, strict=True)):
+        store, file = directory / f"store{number}", directory / f"nats{number}.conf"
+        lines = (
+            f'server_name: "n{number}"',
+            f'listen: "{HOST}:{port}"',
+            f'jetstream {{ store_dir: "{store}" }}',
+            f'cluster {{ name: "bench", listen: "{HOST}:{route}", routes: [{urls}] }}',
+            *more,
+        )
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        servers.append(([program() or "", "-c", str(file)], port))
+    return servers
 
 
 async def create(line: Line, place: Place, replicas: int) -> str:
     """Create the stream as soon as the cluster has a leader."""
-    end_s = time.monotonic() + READY_S_MAX
     async with _connected(place) as stream:
-        while True:
-            try:
-                await stream.add_stream(
-                    name=_STREAM, subjects=["type.*"], storage=StorageType.FILE, num_replicas=replicas
-                )
-            except Error:
-                if time.monotonic() > end_s:
-                    raise
-                await asyncio.sleep(0.5)
-            else:
-                return "created"
+        await add_stream(stream, replicas)
+    return "created"
+
+
+async def add_stream(stream: Any, replicas: int) -> None:
+    """Create the stream as soon as the cluster has a leader."""
+    end_s = time.monotonic() + READY_S_MAX
+    while True:
+        try:
+            await stream.add_stream(name=_STREAM, subjects=["type.*"], storage=StorageType.FILE, num_replicas=replicas)
+        except Error:
+            if time.monotonic() > end_s:
+                raise
+            await asyncio.sleep(0.5)
+        else:
+            return
 
 
 async def publish(line: Line, place: Place, types: Sequence[int], events: int, window: int) -> Published:

@@ -1,7 +1,8 @@
-"""Benchmark of sessions that move between the servers of a domain: the pause of a stream, and the rate of a drain.
+"""Benchmark of sessions and channel groups that move between the servers of a domain, and of servers that restart.
 
 Three servers run as processes on loopback; agents are in this process. The pause is the longest one between two events
-of a stream of 100 a second around a move, beside the longest one in as much time without a move.
+of a stream of 100 a second around a move, beside the longest one in as much time without a move. Other sections: the
+rate of a drain, and a rolling restart beside that of a NATS cluster.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from bench import rolling_restart
 from bench.broker_ours import connected
-from bench.broker_peer import Place
+from bench.broker_peer import Place, reading
 from bench.domain_servers import Cluster, cluster
+from bench.streams import Streams, pause_ms
 from harness.reporting import Goal, finish, goal, median, percentile, progress
 from wanderbus import Agent
 from wanderbus.client.operator import Operator
@@ -27,12 +29,13 @@ from wanderbus.settings.event_domain import Model
 
 Row = Mapping[str, Any]
 
-SECTIONS: Final = ("gap", "drain")
+SECTIONS: Final = ("gap", "group", "drain", "restart")
 PER_S: Final = 100.0
 AROUND_S: Final = 0.5
 """Time from the request of a move in which its pause is looked for."""
 SIZE: Final = 3
 ADMINISTRATOR: Final = "adam"
+FAULTS: Final = ("lost", "repeated", "out_of_order")
 OPENING: Final = 16
 """Agents that connect at once."""
 DRAIN_S_MAX: Final = 120.0
@@ -47,6 +50,15 @@ def main(arguments: list[str] | None = None) -> int:
         rows = [_gap(model, 6 if options.quick else 60) for model in ("ordered", "decentralised")]
         results += rows
         goals += _goals_of_gaps(rows)
+    if "group" in options.sections:
+        row = _gap("ordered", 6 if options.quick else 60, "channel group")
+        results.append(row)
+        goals.append(goal("group_move_gap_p99_ms", row["gap_p99_ms"], "ms", most=250))
+        goals += [goal(f"group_move_{each}", row[each], "events", most=0) for each in FAULTS]
+    if "restart" in options.sections:
+        rows, found = rolling_restart.measure(6 if options.quick else 60)
+        results += rows
+        goals += found
     if "drain" in options.sections:
         row = _drain(20, 60) if options.quick else _drain(100, 1_400)
         results.append(row)
@@ -63,8 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _goals_of_gaps(rows: Sequence[Row]) -> list[Goal]:
-    faults = ("lost", "repeated", "out_of_order")
-    found = [goal(f"handover_{each}", sum(row[each] for row in rows), "events", most=0) for each in faults]
+    found = [goal(f"handover_{each}", sum(row[each] for row in rows), "events", most=0) for each in FAULTS]
     return [
         goal("handover_gap_p99_ms", max(row["gap_p99_ms"] for row in rows), "ms", most=100),
         goal("handover_gap_p50_ms", max(row["gap_p50_ms"] for row in rows), "ms"),
@@ -76,89 +87,58 @@ def _goals_of_gaps(rows: Sequence[Row]) -> list[Goal]:
 # Pause of a stream ---------------------------------------------------------------------------------------------------
 
 
-def _gap(model: Model, moves: int) -> Row:
-    progress(f"pause of a stream: {model}, {moves} moves")
-    with tempfile.TemporaryDirectory() as directory, cluster(Path(directory), SIZE, model=model) as servers:
-        return {"section": "gap", "model": model, "moves": moves, **asyncio.run(_moved(servers, moves))}
+def _gap(model: Model, moves: int, what: str = "session") -> Row:
+    progress(f"pause of a stream: {model}, {moves} moves of a {what}")
+    own = ("--admin", ADMINISTRATOR)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        cluster(Path(directory), SIZE, *own, model=model, more_users=[ADMINISTRATOR]) as servers,
+    ):
+        return {
+            "section": "gap",
+            "of": what,
+            "model": model,
+            "moves": moves,
+            **asyncio.run(_moved(servers, moves, what)),
+        }
 
 
-async def _moved(servers: Cluster, moves: int) -> Row:
-    """Move the session of a subscriber from server to server while events come."""
-    received: list[tuple[float, int]] = []
-    subject = servers.led[2][0]
+async def _moved(servers: Cluster, moves: int, what: str) -> Row:
+    """Move a session, or the channel group of its subject, from server to server while events come."""
+    streams, subject = Streams(PER_S), servers.led[2][0]
     async with contextlib.AsyncExitStack() as stack:
         subscriber = await stack.enter_async_context(connected(servers.places[0], "subscriber0"))
         publisher = await stack.enter_async_context(connected(servers.places[1], "publisher0"))
         subscription = await stack.enter_async_context(subscriber.subscribe(subject))
+        operator = await stack.enter_async_context(connected(servers.places[1], ADMINISTRATOR, Operator.SESSION))
+        take, begins = streams.reader(), list[float]()
 
         async def read() -> None:
             async for notification in subscription:
-                received.append((time.monotonic(), int(str(notification.event["Number"]))))
+                take(int(str(notification.event["Number"])))
 
-        reading = asyncio.create_task(read())
-        publishing = _Publishing(publisher, subject)
-        await asyncio.sleep(1.0)
-        begins = []
-        for number in range(moves):
-            begins.append(time.monotonic())
-            await subscriber.operator.move(subscriber.uri, "default", f"s{(number + 1) % SIZE + 1}")
-            await asyncio.sleep(begins[-1] + 2 * AROUND_S - time.monotonic())
-        count = await publishing.stop()
-        await asyncio.sleep(1.0)
-        reading.cancel()
-    times = [at for at, _ in received]
-    gaps = [_pause_ms(times, begin) for begin in begins]
-    pauses = [_pause_ms(times, begin + AROUND_S) for begin in begins]
+        async def publish(number: int) -> None:
+            await publisher.publish(subject, {"Number": number})
+
+        async with reading(read), streams.publishing(publish):
+            await asyncio.sleep(1.0)
+            for number in range(moves):
+                begins.append(time.monotonic())
+                target = f"s{(number + 1) % SIZE + 1}"
+                if what == "session":
+                    await subscriber.operator.move(subscriber.uri, "default", target)
+                else:
+                    await operator.operator.move_group(subject, target)
+                await asyncio.sleep(begins[-1] + 2 * AROUND_S - time.monotonic())
+    times = streams.times()
+    gaps = [pause_ms(times, begin, begin + AROUND_S) for begin in begins]
+    pauses = [pause_ms(times, begin + AROUND_S, begin + 2 * AROUND_S) for begin in begins]
     return {
         "gap_p50_ms": median(gaps),
         "gap_p99_ms": percentile(gaps, 0.99),
         "pause_p50_ms": median(pauses),
         "pause_p99_ms": percentile(pauses, 0.99),
-        **_faults([number for _, number in received], count),
-    }
-
-
-class _Publishing:
-    """Publishes numbered events at an even pace until it is stopped."""
-
-    def __init__(self, agent: Agent, subject: str) -> None:
-        self._agent = agent
-        self._subject = subject
-        self._is_over = False
-        self._waiting = set[asyncio.Task[None]]()
-        self._task = asyncio.create_task(self._run())
-
-    async def _run(self) -> int:
-        began_s, number = time.monotonic(), 0
-        while not self._is_over:
-            number += 1
-            task = asyncio.create_task(self._one(number))
-            self._waiting.add(task)
-            task.add_done_callback(self._waiting.discard)
-            await asyncio.sleep(began_s + number / PER_S - time.monotonic())
-        await asyncio.gather(*self._waiting)
-        return number
-
-    async def _one(self, number: int) -> None:
-        await self._agent.publish(self._subject, {"Number": number})
-
-    async def stop(self) -> int:
-        """Return how many events were published, all of which are accepted."""
-        self._is_over = True
-        return await self._task
-
-
-def _pause_ms(times: Sequence[float], begin: float) -> float:
-    """Return the longest pause between two events of which the later one came within :data:`AROUND_S`."""
-    found = [1e3 * (later - before) for before, later in pairwise(times) if begin <= later < begin + AROUND_S]
-    return max(found, default=1e3 * AROUND_S)
-
-
-def _faults(received: Sequence[int], count: int) -> dict[str, int]:
-    return {
-        "lost": count - len(set(received)),
-        "repeated": len(received) - len(set(received)),
-        "out_of_order": sum(later < before for before, later in pairwise(received)),
+        **streams.faults(),
     }
 
 
