@@ -14,7 +14,7 @@ SETTLED_S: Final = 1.0
 
 
 class Streams:
-    """What each reader has received, and when; :attr:`count` events were published, ``per_s`` a second."""
+    """Events that each reader has received, and when; :attr:`count` events were published, ``per_s`` a second."""
 
     def __init__(self, per_s: float) -> None:
         self._per_s = per_s
