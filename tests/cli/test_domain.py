@@ -43,8 +43,11 @@ def test_a_new_domain_has_a_file_and_private_keys(tmp_path: Path, capsys: Output
         ("Flight", 1, "ordered", "perfect"),
     ]
     assert {row["leader"] for row in shown} <= {"s1", "s2", "s3"}
+    assert {row["leaders_from"] for row in (*rows, *shown)} == {"file"}
     assert run(["domain", "channels", "Stock", "--config", str(file)]) == 0
-    assert capsys.readouterr().out.endswith("epoch 1, ordered, merging perfect\n")
+    shown_as_text = capsys.readouterr()
+    assert shown_as_text.out.endswith("epoch 1, ordered, merging perfect\n")
+    assert one_line(shown_as_text.err).endswith("answers on this computer: the leaders are those of the file")
 
 
 def test_the_file_is_found_where_domain_up_makes_it(
@@ -56,6 +59,14 @@ def test_the_file_is_found_where_domain_up_makes_it(
     create_domain(tmp_path / "wanderbus-domain", "example.org", 2)
     assert run(["domain", "servers", "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_password_without_a_user_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    file = create_domain(tmp_path, "example.org", 2)
+    monkeypatch.setenv("WANDERBUS_PASSWORD", "secret")
+    for words in (("domain", "status", "--event-domain", str(file)), ("sessions",), ("pub", "Trade", "n=1")):
+        assert run(list(words)) == 2
+        assert "(--password or WANDERBUS_PASSWORD), and no user: give --user" in one_line(capsys.readouterr().err)
 
 
 def test_free_ports_are_chosen_and_a_port_without_room_above_it_is_refused(tmp_path: Path, capsys: Output) -> None:

@@ -36,6 +36,11 @@ def test_j08_every_event_arrives_once_and_in_order_while_the_group_moves(fleet: 
     assert received == list(range(publishing.published))
     status, out, _ = fleet.run("domain", "status", *fleet.operator())
     assert (status, out.splitlines()[0]) == (0, f"s1 leads channel group {group} under epoch {epoch}")
+    file = fleet.operator()[-2:]
+    status, out, err = fleet.run("domain", "channels", "News", *file)
+    assert (status, f"group {group}, leader s1, epoch {epoch}," in out, err) == (0, True, "")
+    rows = [json.loads(line) for line in fleet.run("domain", "servers", "--json", *file)[1].splitlines()]
+    assert (sum(row["groups"] for row in rows), {row["leaders_from"] for row in rows}) == (64, {"servers"})
     status, out, err = fleet.run("channel", "history", "News", *fleet.visiting("s2"))
     assert (status, err) == (0, "")
     first, *_, last = out.splitlines()

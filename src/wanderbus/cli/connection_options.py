@@ -163,6 +163,11 @@ class ConnectionOptions:
         is_elsewhere = self.server is not None or self.transport == "tls"
         scheme = (self.user or "").partition(":")[0].lower()
         if self.data_dir is None:
+            if self.password is not None and self.user is None and self.config is None:
+                raise ConfigurationError(
+                    "a password is given (--password or WANDERBUS_PASSWORD), and no user: give --user, or no password "
+                    "beside a server that you run"
+                )
             is_given = self.password is not None or self.config is not None
             return not (is_elsewhere or is_given or scheme in ("eci", "sips"))
         if is_elsewhere:

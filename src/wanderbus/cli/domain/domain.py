@@ -13,9 +13,10 @@ from wanderbus.cli.domain import add, drain, move, remove, status, up, upgrade
 from wanderbus.cli.domain.balance.apply import apply
 from wanderbus.cli.domain.balance.rebalance import rebalance
 from wanderbus.cli.domain.options import FormerFile, SIPPort
-from wanderbus.cli.domain.servers_asked import PLACES_SHOWN, domain_of
-from wanderbus.cli.output import log_to_stderr, print_json, print_line
+from wanderbus.cli.domain.servers_asked import PLACES_SHOWN
+from wanderbus.cli.output import log_to_stderr, print_json, print_line, print_progress
 from wanderbus.runtime.files.domain_file import SIP_PORT, SIZE_MAX, create_domain
+from wanderbus.settings.event_domain import EventDomain
 from wanderbus.subscription import check_event_subject
 
 app = typer.Typer(help="Describe and run a domain of several servers.", no_args_is_help=True)
@@ -60,17 +61,20 @@ def init(
 
 @app.command()
 def servers(event_domain: File = None, config: FormerFile = None, json: AsJson = False) -> None:
-    """List the servers of the domain, with their roles and the number of channel groups that they lead at first.
+    """List the servers of the domain, with their roles and the number of channel groups that they lead.
+
+    Leaders are those that the servers on this computer know, otherwise those of the file: leaders_from in --json says
+    which.
 
     Servers that have left are listed, too: their places are not given to others.
 
     Example: wanderbus domain servers --event-domain mydomain/domain.toml
     """
-    domain = domain_of(event_domain or config)
+    domain, leaders_from = _present(event_domain or config, json=json)
     for name, server in domain.settings.servers.items():
         led = len(domain.directory.table.groups_of(name))
         if json:
-            print_json({"server": name, **msgspec.structs.asdict(server), "groups": led})
+            print_json({"server": name, **msgspec.structs.asdict(server), "groups": led, "leaders_from": leaders_from})
         else:
             sip = "" if server.sip is None else f", sip:{server.sip} for agents"
             facts = "has left" if server.left else f"{', '.join(server.roles)}; leads {led} channel groups"
@@ -86,16 +90,17 @@ def channels(
 ) -> None:
     """Show the channel group of each subject, its leader, its model, its merging, and whether it needs advertisements.
 
-    The leader is that of the file; 'domain status' shows the groups that have moved since.
+    Leaders are those that the servers on this computer know, otherwise those of the file: leaders_from in --json says
+    which. 'domain status' shows the groups that have moved.
 
     Example: wanderbus domain channels Departure Stock --event-domain mydomain/domain.toml
     """
-    domain = domain_of(event_domain or config)
+    domain, leaders_from = _present(event_domain or config, json=json)
     for subject in subjects:
         check_event_subject(subject)
     for channel in map(domain.channel, subjects):
         if json:
-            print_json(msgspec.structs.asdict(channel))
+            print_json({**msgspec.structs.asdict(channel), "leaders_from": leaders_from})
         else:
             bound = "" if channel.precision_min is None else f" from precision {channel.precision_min:g}"
             required = ", advertisements required" if channel.advertisements == "required" else ""
@@ -103,6 +108,14 @@ def channels(
                 f"{channel.subject}: group {channel.group}, leader {channel.leader}, epoch {channel.epoch},"
                 f" {channel.model}, merging {channel.merging}{bound}{required}"
             )
+
+
+def _present(file: Path | None, *, json: bool) -> tuple[EventDomain, str]:
+    """Return the domain with its present leaders, and where they are from; tell people if that is the file."""
+    domain, is_known = status.present_domain(file)
+    if not is_known and not json:
+        print_progress("no server of the domain answers on this computer: the leaders are those of the file")
+    return domain, "servers" if is_known else "file"
 
 
 app.command("up")(up.up)

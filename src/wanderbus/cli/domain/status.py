@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import typer
 
 from wanderbus.channels.directory import Leader
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
-from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all
+from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
 from wanderbus.cli.operator.listings import Columns, aligned, span
 from wanderbus.cli.output import counted, print_json, print_lines, run_async
 from wanderbus.client.operator import Operator
+from wanderbus.errors import WanderbusError
 from wanderbus.event_text import escaped
 from wanderbus.operator_rows import GroupInfo, ServerInfo
 from wanderbus.runtime.system_random import wall_us
@@ -62,7 +64,7 @@ def status(*, connection: ConnectionOptions, event_domain: DomainFile = None, js
 
 
 async def _seen(operator: Operator) -> ServerSeen:
-    return ServerSeen([row async for row in operator.servers()], [row async for row in operator.groups()])
+    return ServerSeen([row async for row in operator.servers()], await _groups(operator))
 
 
 def leaders_by(several: Iterable[Sequence[GroupInfo]]) -> Mapping[int, Leader]:
@@ -86,6 +88,25 @@ def is_whole(others: Sequence[ServerInfo]) -> bool:
 def present_leaders(domain: EventDomain, several: Iterable[Sequence[GroupInfo]]) -> list[str]:
     """Return the leader of each channel group, by the domain's file and by what several servers say."""
     return [leader.server for leader in domain.directory.table.with_leaders(leaders_by(several)).leaders]
+
+
+def present_domain(file: Path | None) -> tuple[EventDomain, bool]:
+    """Return the domain in ``file`` with the leaders that its servers on this computer know.
+
+    The second part is False if none answers: then they are those of the file.
+    """
+    domain = domain_of(file)
+    try:
+        answers = run_async(ask_all(ConnectionOptions(), file, _groups))
+    except WanderbusError:  # none runs here, or they are another user's
+        return domain, False
+    found = [answer.found for answer in answers.values() if answer.found is not None]
+    domain.directory.use(leaders_by(found))
+    return domain, bool(found)
+
+
+async def _groups(operator: Operator) -> Sequence[GroupInfo]:
+    return [row async for row in operator.groups()]
 
 
 class _Line(NamedTuple):
