@@ -92,7 +92,7 @@ class OwnerWorld:
         for _ in range(40):
             device = draw.choice([each for devices in self.devices.values() for each in devices])
             action = draw.choice([device.live, device.move, self._publish])
-            world.at(draw.uniform(16, ACTIVE_S), action)
+            world.at(draw.uniform(20, ACTIVE_S), action)
         for name in NAMES if self._crashes else ():
             at = draw.uniform(5, ACTIVE_S - 15)
             server = self.fleet.servers[name]
