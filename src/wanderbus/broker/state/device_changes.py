@@ -1,4 +1,4 @@
-"""Changes of a device's dialog and status, applied to the state."""
+"""Changes of a device's dialog, status and membership, applied to the state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wanderbus import records
 from wanderbus.broker.state.durations import count_absence
-from wanderbus.broker.state.rows import DeviceRow, device_key
+from wanderbus.broker.state.rows import DeviceRow, device_key, session_key
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -36,3 +36,30 @@ def begin_behind(state: BrokerState, record: records.Attached) -> None:
         if (row := state.known(identity)) is not None:
             row.cursors = (row.cursors or {}) | {record.device: number}
             state.put_known(row)
+
+
+def leave_session(state: BrokerState, user: str, name: str, device: str) -> None:
+    """End a membership; a device is a member of one session at a time."""
+    session = state.sessions.get(session_key(user, name))
+    if session is None or device not in session.devices:
+        return
+    session.devices.remove(device)
+    state.sessions.put(session.key, session)
+    state.note_members(session)
+    if (queue := state.queue.get(session.key)) is not None:
+        for identity in queue.queues:
+            if (row := state.known(identity)) is not None and row.cursors is not None:
+                row.cursors.pop(device, None)
+                row.cursors = row.cursors or None
+                state.put_known(row)
+    state.trim_all(session)
+
+
+def forget_redelivered(state: BrokerState, device: DeviceRow, record: records.Acknowledged) -> None:
+    """Remove the redelivery marks of a device that the acknowledged number has reached."""
+    assert device.redelivered is not None
+    for identity in record.subscriptions or list(device.redelivered):
+        if record.resumed or device.redelivered.get(identity, 0) <= record.number:
+            device.redelivered.pop(identity, None)
+    device.redelivered = device.redelivered or None
+    state.devices.put(device_key(device.user, device.device), device)

@@ -18,7 +18,7 @@ from wanderbus.broker.state.advertised_events import AdvertisedEvents
 from wanderbus.broker.state.arrived_events import apply_arrivals_lost, apply_arrived
 from wanderbus.broker.state.decentralised_state import DecentralisedState
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
-from wanderbus.broker.state.device_changes import begin_behind, change_device
+from wanderbus.broker.state.device_changes import begin_behind, change_device, forget_redelivered, leave_session
 from wanderbus.broker.state.drops import count_dropped, displacing, drop, drop_each, exchange
 from wanderbus.broker.state.durations import count_takings
 from wanderbus.broker.state.engine_events import (
@@ -154,7 +154,7 @@ class BrokerState:
         self.decentralised.begin(own)
         for session in self.sessions.values():
             self._sessions_of.setdefault(session.user, []).append(session)
-            self._note_members(session)
+            self.note_members(session)
             self.queued_bytes += session.queued_bytes
         self.offset = self._reported_offset = offset
 
@@ -210,9 +210,10 @@ class BrokerState:
         of_user = self._sessions_of[session.user]
         of_user[of_user.index(self.sessions[session.key])] = session
         self.sessions.put(session.key, session)
-        self._note_members(session)
+        self.note_members(session)
 
-    def _note_members(self, session: SessionRow) -> None:
+    def note_members(self, session: SessionRow) -> None:
+        """Note whether a session has devices."""
         if session.devices:
             self.memberless.pop(session.key, None)
         else:
@@ -301,7 +302,7 @@ class BrokerState:
             session = SessionRow(user, name, epoch=self.wall_us, next=number, first=number, rolled_back=rolled_back)
             self.sessions.put(key, session)
             self._sessions_of.setdefault(user, []).append(session)
-            self._note_members(session)
+            self.note_members(session)
         return session
 
     def _on_forgotten(self, record: records.Forgotten) -> None:
@@ -407,18 +408,9 @@ class BrokerState:
             self.sessions.put(session.key, session)
             self.queue.tidy(session.key)
         if device.redelivered is not None:
-            self._forget_redelivered(device, record)
+            forget_redelivered(self, device, record)
         if not record.subscriptions:
             self.devices.put(device_key(record.user, record.device), device.having_taken(record.number))
-
-    def _forget_redelivered(self, device: DeviceRow, record: records.Acknowledged) -> None:
-        """Remove the redelivery marks that the acknowledged number has reached."""
-        assert device.redelivered is not None
-        for identity in record.subscriptions or list(device.redelivered):
-            if record.resumed or device.redelivered.get(identity, 0) <= record.number:
-                device.redelivered.pop(identity, None)
-        device.redelivered = device.redelivered or None
-        self.devices.put(device_key(device.user, device.device), device)
 
     def _trim(self, session: SessionRow, queue: SessionQueue, row: SubscriptionRow) -> None:
         """Remove what every target device has acknowledged; without any member the queue waits (SPEC X40)."""
@@ -547,13 +539,13 @@ class BrokerState:
         key = device_key(record.user, record.device)
         device = self.devices.get(key) or DeviceRow(record.user, record.device, record.session)
         if device.session != record.session:
-            self._leave_session(record.user, device.session, record.device)
+            leave_session(self, record.user, device.session, record.device)
         if record.device not in session.devices:
             session.devices.append(record.device)
-            self._note_members(session)
+            self.note_members(session)
             device.session, device.redelivered = record.session, dict(record.redelivered) or None
             begin_behind(self, record)
-            self._trim_all(session)
+            self.trim_all(session)
         came_back(self, record.user, record.device, record.epoch)
         if device.epoch != record.epoch:
             device.begin_life(record.epoch)
@@ -563,26 +555,11 @@ class BrokerState:
         self.sessions.put(session.key, session)
 
     def _on_left(self, record: records.Left) -> None:
-        self._leave_session(record.user, record.session, record.device)
+        leave_session(self, record.user, record.session, record.device)
         remove_device(self, record)
         self.advertisements.withdraw_device(record.user, record.device)
 
-    def _leave_session(self, user: str, name: str, device: str) -> None:
-        """End a membership; a device is a member of one session at a time."""
-        session = self.sessions.get(session_key(user, name))
-        if session is not None and device in session.devices:
-            session.devices.remove(device)
-            self.sessions.put(session.key, session)
-            self._note_members(session)
-            if (queue := self.queue.get(session.key)) is not None:
-                for identity in queue.queues:
-                    if (row := self.known(identity)) is not None and row.cursors is not None:
-                        row.cursors.pop(device, None)
-                        row.cursors = row.cursors or None
-                        self.put_known(row)
-            self._trim_all(session)
-
-    def _trim_all(self, session: SessionRow) -> None:
+    def trim_all(self, session: SessionRow) -> None:
         """Remove what no member waits for, after the members of a session have changed (SPEC X40).
 
         The queue of a subscription bound to a device that is no member is dropped if there are other members.
