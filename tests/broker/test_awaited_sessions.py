@@ -15,7 +15,6 @@ from tests.broker.test_publisher_filters import publisher, requested, wants
 from tests.broker.test_server_sessions import NORTH, Hub
 from wanderbus.broker.explanation import Explanation
 from wanderbus.broker.messages import InterestEffective, OrderedInterestChanged
-from wanderbus.broker.sessions import handover
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     AwaitSession,
@@ -191,16 +190,6 @@ def refused(source: Server) -> str:
     (found,) = source.of_kind(SessionMoveRefused)
     assert not source.written(SessionFenced)
     return found.reason
-
-
-def test_a_session_with_too_much_in_its_queue_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "MOVED_BYTES_MAX", 10)
-    source = server("south")
-    phone, bob = source.attach(), source.attach(BOB)
-    source.subscribed(phone, "N > 0")
-    source.publish(bob, 1)
-    fence(source)
-    assert "bytes of events wait in it, and at most 10 move" in refused(source)
 
 
 def test_the_session_of_a_user_with_a_role_stays() -> None:

@@ -22,6 +22,8 @@ from wanderbus.peers.messages import (
 )
 from wanderbus.records import (
     ExportDropped,
+    ExportTaken,
+    QueueContinued,
     SessionAwaited,
     SessionFenced,
     SessionImported,
@@ -33,7 +35,15 @@ from wanderbus.server_networks import ServerNetworks
 NAMES = ("south", "north", "east")
 KEY = f"{ALICE}/default"
 NETWORKS = ServerNetworks({"south": ["10.1.0.0/16"], "north": ["10.2.0.0/16"], "east": ["10.3.0.0/16"]})
-_OF_MOVES = (SessionAwaited, SessionNotAwaited, SessionFenced, SessionImported, ExportDropped)
+_OF_MOVES = (
+    SessionAwaited,
+    SessionNotAwaited,
+    SessionFenced,
+    SessionImported,
+    ExportTaken,
+    QueueContinued,
+    ExportDropped,
+)
 
 
 class Server(Desk):
@@ -55,7 +65,9 @@ class Server(Desk):
         self.move_timers.clear()
         super().start()
         others = [each for each in NAMES if each != self.name]
-        self.handovers = SessionHandovers(others, others, self.broker.state, "example.org", (BOB,), NETWORKS)
+        self.handovers = SessionHandovers(
+            others, others, self.broker.state, "example.org", (BOB,), NETWORKS, self.town.piece_bytes
+        )
 
     def perform(self, outputs: Sequence[Output]) -> None:
         super().perform(outputs)
@@ -111,9 +123,10 @@ class Server(Desk):
 
 
 class Town:
-    """Three servers; the first has a session of Alice's with two notifications that wait."""
+    """Three servers; the first has a session of Alice's with ``waiting`` notifications, two of them in each piece."""
 
-    def __init__(self, names: Sequence[str] = NAMES) -> None:
+    def __init__(self, names: Sequence[str] = NAMES, *, waiting: int = 2, piece_bytes: int = 300) -> None:
+        self.piece_bytes = piece_bytes
         self.sent: deque[tuple[str, int, bytes]] = deque()
         self.trace: list[tuple[str, str, str]] = []
         """Sender, receiver and kind of each message that has arrived."""
@@ -127,7 +140,7 @@ class Town:
         phone, bob = south.attach(ALICE, "phone"), south.attach(BOB, "desk")
         south.subscribed(phone, "N > 0")
         south.close(phone)
-        for number in (1, 2):
+        for number in range(1, waiting + 1):
             south.publish(bob, number)
 
     def __getitem__(self, name: str) -> Server:

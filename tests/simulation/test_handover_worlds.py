@@ -56,6 +56,7 @@ def test_two_dozen_seeds_have_enough_happening_in_them(results: list[Result]) ->
         ("notifications", 8_000),
         ("requested", 90),
         ("moves", 30),
+        ("pieces", 100),
         ("roamed", 10),
         ("visits", 20),
         ("replies", 700),
@@ -114,7 +115,7 @@ def fence_before_the_past_is_in_the_queue(patch: Patch) -> None:
 
 
 def read_the_past_apart(patch: Patch) -> None:
-    patch.setattr(catch_up.CatchUp, "_beside", lambda *_: ())
+    patch.setattr(catch_up.CatchUp, "_together", lambda self, session, row: [row])
 
 
 def say_that_nothing_was_sent(patch: Patch) -> None:
@@ -252,7 +253,7 @@ def ask_for_no_awaited_session(patch: Patch) -> None:
 
 
 def send_no_export_again(patch: Patch) -> None:
-    patch.setattr(LeavingSessions, "_exports_for", lambda self, server: iter(()))
+    patch.setattr(LeavingSessions, "_left_for", lambda self, server: iter(()))
 
 
 def repeat_nothing_on_a_new_link(patch: Patch) -> None:

@@ -142,7 +142,12 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         ),
         "session_fenced",
     ),
+    (records.ExportTaken(at_us=13, user=USER, session="default", through=64), "export_taken"),
     (records.ExportDropped(at_us=13, user=USER, session="default"), "export_dropped"),
+    (
+        records.QueueContinued(at_us=13, user=USER, session="default", owner_epoch=2, export=b"\x80"),
+        "queue_continued",
+    ),
     (records.DrainingChanged(at_us=13, is_draining=True), "draining_changed"),
     (
         records.SessionAwaited(

@@ -287,7 +287,7 @@ class Admin:
         session = self._session(request)
         self._check_subscription(session, request.subscription)
         first, through = self._place(request.after)
-        last = int(through) if _is_number(through) else session.next - 1
+        last = int(through) if _is_number(through) else session.here_through
         purged = session.dropped.get("purged", 0)
         behind = self._drop(session, first, last, request.subscription)
         purged = session.dropped.get("purged", 0) - purged

@@ -292,9 +292,10 @@ class Links:
     def _moves_cursor(self, session: SessionRow, device: str, number: int, subscriptions: tuple[str, ...]) -> bool:
         if (queue := self._state.queue.get(session.key)) is None:
             return False
+        waiting = self._state.queued_for(session)
         for identity in subscriptions or queue.reached(number):
             row = self._state.known(identity)
-            if row is not None and identity in queue.queues and number > (row.cursors or {}).get(device, 0):
+            if row is not None and identity in waiting and number > (row.cursors or {}).get(device, 0):
                 return True
         return False
 
@@ -310,8 +311,7 @@ class Links:
         Those of an earlier life of the device, or for a new member of the session those of any other device.
         """
         key = session_key(link.user, name)
-        session, queue = self._state.sessions.get(key), self._state.queue.get(key)
-        if session is None or queue is None:
+        if (session := self._state.sessions.get(key)) is None or self._state.queue.get(key) is None:
             return ()
         if link.device in session.devices:
             # Marks from when it became a member; its lives since may have been sent nothing.
@@ -321,7 +321,7 @@ class Links:
             handed = self._handed_to_others(session)
         before = self._before.get(key, 0)
         seen = []
-        for identity in queue.queues:
+        for identity in self._state.queued_for(session):
             row = self._state.known(identity)
             number = max(handed.get(identity, 0), before)
             if (
@@ -335,8 +335,8 @@ class Links:
     def _handed_to_others(self, session: SessionRow) -> dict[str, int]:
         """Return the highest number of each subscription of a session that was sent to any device."""
         handed = self._handed_by_others.get(session.key, {})
-        queue = self._state.queue.get(session.key)
-        for identity in [each for each in handed if queue is None or each not in queue.queues]:
+        waiting = self._state.queued_for(session)
+        for identity in [each for each in handed if each not in waiting]:
             del handed[identity]
         handed = dict(handed)
         for device in session.devices:
@@ -351,11 +351,11 @@ class Links:
         The device of ``link``, which is about to be a member, begins behind them. Empty if it is one already.
         """
         key = session_key(link.user, name)
-        session, queue = self._state.sessions.get(key), self._state.queue.get(key)
-        if session is None or queue is None or link.device in session.devices:
+        session = self._state.sessions.get(key)
+        if session is None or self._state.queue.get(key) is None or link.device in session.devices:
             return ()
         taken = []
-        for identity in queue.queues:
+        for identity in self._state.queued_for(session):
             row = self._state.known(identity)
             if row is not None and row.subscription.device is None:
                 number = max(row.taken, *(row.cursors or {}).values(), 0)

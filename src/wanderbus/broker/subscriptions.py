@@ -19,7 +19,13 @@ from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import KernelWanted, OffsetFound, SubscriptionUnreadable
 from wanderbus.broker.patterns.detections import Detections
-from wanderbus.broker.patterns.pattern_admission import check_engine, check_pattern, check_room, has_its_events
+from wanderbus.broker.patterns.pattern_admission import (
+    check_engine,
+    check_pattern,
+    check_queue_is_here,
+    check_room,
+    has_its_events,
+)
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Asker, Link
@@ -86,6 +92,11 @@ class Subscriptions:
         kept = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
         self._add_many(kept)
         self._ended.take_over(session)
+
+    def read_log(self, session: SessionRow) -> None:
+        """Let the subscriptions of a session read the log, which have waited for the rest of its queue."""
+        for identity in session.subscriptions:
+            self._catch_up.add(identity)
 
     def release(self, session: SessionRow) -> None:
         """Match the subscriptions of a session no longer; their rows stay until the session is fenced."""
@@ -347,6 +358,7 @@ class Subscriptions:
         assert link.session is not None
         if request.language == PATTERN:
             subject = check_pattern(link.user, request, self._permissions, self._engine)
+            check_queue_is_here(self._state.sessions.get(session_key(link.user, link.session)))
         else:
             subject = request.subject
             admission.check_subject(subject, is_server=link.is_server)
@@ -473,6 +485,7 @@ class Subscriptions:
         """Let an ended subscription live again, with another expiry; if it is not kept, this device holds it."""
         if ended.language == PATTERN:
             check_engine(ended.expression, self._engine)
+            check_queue_is_here(self._state.sessions[session_key(ended.owner, ended.session)])
         entries = entries_of(ended)
         self._check_quota([(ended, entries)])  # it may make the broker forget the ended ones
         if (row := self._state.tombstones.get(ended.id)) is None:

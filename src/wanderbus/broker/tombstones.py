@@ -91,10 +91,10 @@ class Tombstones:
             ended_row = self._state.tombstones.get(request.succeeds or "")
             return request.succeeds if ended_row and is_same_request(ended_row.subscription, wanted) else None
         session = self._state.sessions[session_key(wanted.owner, wanted.session)]
-        queue = self._state.queue.get(session.key)
+        waiting = self._state.queued_for(session)
         for identity in reversed(session.ended):
             ended = self._state.tombstones[identity]
-            has_left = ended.history or (queue is not None and identity in queue.queues)
+            has_left = ended.history or identity in waiting
             if not has_left and not self._engine.is_coming(ended):
                 continue
             latest = successor_of(self._state, ended).subscription
@@ -117,9 +117,11 @@ class Tombstones:
     def _still_waits(self, row: SubscriptionRow) -> bool:
         """Return whether notifications wait for an ended subscription; it is kept as long as they wait."""
         subscription = row.subscription
-        queue = self._state.queue.get(session_key(subscription.owner, subscription.session))
+        session = self._state.sessions[session_key(subscription.owner, subscription.session)]
+        queue = self._state.queue.get(session.key)
         own = None if queue is None else queue.queues.get(subscription.id)
-        if (own is None or not own.waiting) and not self._engine.is_coming(row):
+        has_waiting = own is not None and own.waiting
+        if not has_waiting and not session.source and not self._engine.is_coming(row):
             return False
         again_us = self._state.wall_us + round((self._config.sweep_s or 0) / 2 * 1e6)  # in time for the next sweep
         self._index.put(subscription.id, subscription.owner, again_us)

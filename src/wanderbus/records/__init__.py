@@ -26,7 +26,9 @@ from wanderbus.records.moves import DeviceCame as DeviceCame
 from wanderbus.records.moves import DeviceGone as DeviceGone
 from wanderbus.records.moves import DrainingChanged as DrainingChanged
 from wanderbus.records.moves import ExportDropped as ExportDropped
+from wanderbus.records.moves import ExportTaken as ExportTaken
 from wanderbus.records.moves import OfMoves as OfMoves
+from wanderbus.records.moves import QueueContinued as QueueContinued
 from wanderbus.records.moves import SessionAwaited as SessionAwaited
 from wanderbus.records.moves import SessionFenced as SessionFenced
 from wanderbus.records.moves import SessionImported as SessionImported

@@ -30,7 +30,8 @@ class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
     Its rows become an export for the server ``target``, which is kept until :class:`ExportDropped`. ``cuts`` say what
     the session has got here of the log of each server of the domain; there are none in a domain of one server.
     ``cause`` says who wanted the move: ``user``, ``asked`` for another user, or the server itself: ``drain``, or
-    ``network`` if a device came into that of the target. ``subscriptions`` are the live ones, which go along.
+    ``network`` if a device came into that of the target. ``subscriptions`` are the live ones, which go along. The
+    export has about ``queue_bytes`` of the notifications that wait, all of them if it is 0; the others follow it.
     """
 
     user: str
@@ -40,6 +41,15 @@ class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
     cuts: tuple[Cut, ...] = ()
     cause: str = ""
     subscriptions: tuple[str, ...] = ()
+    queue_bytes: int = 0
+
+
+class ExportTaken(Record, frozen=True, tag="export_taken", kw_only=True):
+    """The owner of a fenced session has it durably, and its queue up to number ``through``; the rest follows."""
+
+    user: str
+    session: str
+    through: int
 
 
 class ExportDropped(Record, frozen=True, tag="export_dropped", kw_only=True):
@@ -86,6 +96,15 @@ class SessionImported(Record, frozen=True, tag="session_imported", kw_only=True)
     export: bytes
 
 
+class QueueContinued(Record, frozen=True, tag="queue_continued", kw_only=True):
+    """The next piece of the queue of an imported session has come; ``export`` is the broker's own."""
+
+    user: str
+    session: str
+    owner_epoch: int
+    export: bytes
+
+
 class DeviceCame(Record, frozen=True, tag="device_came", kw_only=True):
     """A device has come from another server, which knows its ``publishers``: they are opaque outside the broker.
 
@@ -108,11 +127,13 @@ class DeviceGone(Record, frozen=True, tag="device_gone", kw_only=True):
 
 OfMoves = (
     SessionFenced
+    | ExportTaken
     | ExportDropped
     | DrainingChanged
     | SessionAwaited
     | SessionNotAwaited
     | SessionImported
+    | QueueContinued
     | DeviceCame
     | DeviceGone
 )

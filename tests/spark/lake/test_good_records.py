@@ -42,6 +42,7 @@ from wanderbus.records import (
     Dropped,
     EventsLost,
     ExportDropped,
+    ExportTaken,
     Forgotten,
     GroupMoved,
     GroupPrepared,
@@ -52,6 +53,7 @@ from wanderbus.records import (
     Matched,
     MatchedEvent,
     Notified,
+    QueueContinued,
     Record,
     Replayed,
     ReplayedEvent,
@@ -120,7 +122,9 @@ RECORDS: Final[Sequence[Record]] = (
     StatusChanged(at_us=NOW_US, user=BOB, device="pda", status="CONNECTED", reason="attached"),
     Left(at_us=NOW_US, user=BOB, session="default", device="pda", reason="asked"),
     SessionFenced(at_us=NOW_US, user=BOB, session="default", owner_epoch=2),
+    ExportTaken(at_us=NOW_US, user=BOB, session="default", through=64),
     ExportDropped(at_us=NOW_US, user=BOB, session="default"),
+    QueueContinued(at_us=NOW_US, user=BOB, session="default", owner_epoch=2, export=b"?"),
     DrainingChanged(at_us=NOW_US, is_draining=True),
     SessionAwaited(
         at_us=NOW_US, user=BOB, session="default", owner_epoch=2, source="s2", subscriptions=(SUBSCRIPTION,)

@@ -222,6 +222,8 @@ class CatchUp:
                 self._reached.pop(identity, None)
                 continue
             session = self._session(row)
+            if session.source:
+                continue  # what it reads comes behind the rest of the queue
             if not row.history[0].is_handover and not self._room.is_due(session, row):
                 self._wait_for_room(session, row)
                 continue
@@ -240,6 +242,8 @@ class CatchUp:
         self._leader_pieces.read(wanted)
 
     def _ask(self, session: SessionRow, row: SubscriptionRow) -> None:
+        together = self._together(session, row)
+        row = min(together, key=self._next)
         span = row.history[0]
         first = self._next(row)
         log_end = self._state.offset if span.end is None else span.end
@@ -249,23 +253,22 @@ class CatchUp:
             self._journal.hurry()  # the piece is read once its last record is durable
         wanted = self._wanted(session, row, end)
         is_here = (span.server, span.incarnation) == (self._state.server, self._state.incarnation)
-        if span.is_handover:
-            wanted = msgspec.structs.replace(wanted, others=self._beside(session, row))
+        others = [each.subscription for each in together if each is not row]
+        beside = tuple([PastReader(each, self._below(each.subject)) for each in others])
+        wanted = msgspec.structs.replace(wanted, others=beside)
         self._asked[_HERE] = AskedPiece(wanted, [] if is_last else None, is_sent=not is_here)
         if not is_here:
             self._journal.emit_now(wanted)
 
-    def _beside(self, session: SessionRow, row: SubscriptionRow) -> tuple[PastReader, ...]:
-        """Return the other subscriptions of a session that moved here which read the same.
+    def _together(self, session: SessionRow, row: SubscriptionRow) -> list[SubscriptionRow]:
+        """Return the subscriptions that read with this one: all of a session that moved here, each from its own place.
 
         Together they get each event once, and in the order of the log, as if they were live.
         """
-        found = (self._state.subscriptions[each] for each in session.subscriptions if each != row.subscription.id)
-        return tuple(
-            PastReader(each.subscription, self._below(each.subscription.subject))
-            for each in found
-            if each.history == row.history and self._next(each) == self._next(row)
-        )
+        if not row.history[0].is_handover:
+            return [row]
+        found = (self._state.subscriptions[each] for each in session.subscriptions)
+        return [each for each in found if each.history and each.history[0].is_handover]
 
     def _wanted(self, session: SessionRow, row: SubscriptionRow, end: int) -> HistoryWanted:
         span = row.history[0]
@@ -399,10 +402,10 @@ class CatchUp:
 
     def _postpone(self, session: SessionRow, row: SubscriptionRow, cursor: int) -> None:
         """Read on from ``cursor``, after waiting for room if the piece had an event that found none."""
-        if cursor == self._next(row) and not self._room.is_empty(session, row):
+        if not row.history[0].is_handover and cursor == self._next(row) and not self._room.is_empty(session, row):
             self._wait_for_room(session, row)
             return
-        self._reached[row.subscription.id] = cursor
+        self._reached[row.subscription.id] = max(cursor, self._next(row))
         self._let_read(row.subscription.id)
 
     def _next(self, row: SubscriptionRow) -> int:
@@ -410,8 +413,9 @@ class CatchUp:
         return max(row.history[0].next, self._reached.get(row.subscription.id, 0))
 
     def _is_next(self, row: SubscriptionRow, wanted: HistoryWanted) -> bool:
-        span = row.history[0]
-        return (span.server, span.incarnation, self._next(row)) == (wanted.server, wanted.incarnation, wanted.first)
+        span, place = row.history[0], self._next(row)
+        is_at_place = place >= wanted.first if span.is_handover else place == wanted.first
+        return is_at_place and (span.server, span.incarnation) == (wanted.server, wanted.incarnation)
 
     def _pace(self, rows: Sequence[SubscriptionRow], events: int) -> None:
         """Let subscriptions of a user read on at the pace of a backlog."""
@@ -437,6 +441,9 @@ class CatchUp:
 
 def _gets(row: SubscriptionRow, event: PastEvent) -> bool:
     """Return whether an event of a piece is for a subscription, which may not have got it at a former owner."""
-    passed = row.read_below if row.history[0].is_handover else ()
+    span = row.history[0]
+    if span.is_handover and event.offset < span.next:
+        return False
+    passed = row.read_below if span.is_handover else ()
     is_own = not event.subscriptions or row.subscription.id in event.subscriptions
     return is_own and not is_read(event.id, passed, decentralised=event.is_decentralised)

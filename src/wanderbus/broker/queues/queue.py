@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import attrgetter
 from typing import Final
 
@@ -27,6 +27,7 @@ _number = attrgetter("number")
 
 
 _REMOVED: Final = QueuedGap(0, 0, {})
+_NOTHING: Final[Mapping[str, int]] = {}
 
 
 class SubscriptionQueue:
@@ -34,12 +35,12 @@ class SubscriptionQueue:
 
     __slots__ = ("_items", "_start", "gaps", "queued_bytes")
 
-    def __init__(self, items: list[Item] | None = None) -> None:
-        self._items: list[Item] = items or []
+    def __init__(self) -> None:
+        self._items: list[Item] = []
         self._start = 0
         """Index of the first item in the list; earlier items were removed."""
-        self.gaps = sum(isinstance(item, QueuedGap) for item in self._items)
-        self.queued_bytes = sum(len(item.event.data) for item in self._items if isinstance(item, Queued))
+        self.gaps = 0
+        self.queued_bytes = 0
 
     def __len__(self) -> int:
         """Return how many items there are, gaps included."""
@@ -120,6 +121,12 @@ class SubscriptionQueue:
         """Add the newest notification."""
         self._items.append(entry)
         self.queued_bytes += len(entry.event.data)
+
+    def extend(self, items: Sequence[Item]) -> None:
+        """Add the newest items, in order."""
+        self._items += items
+        self.gaps += sum(isinstance(item, QueuedGap) for item in items)
+        self.queued_bytes += sum(len(item.event.data) for item in items if isinstance(item, Queued))
 
     def take(self, through: int) -> Sequence[Item]:
         """Remove and return the items up to number ``through``; a gap that extends beyond it is cut."""
@@ -368,6 +375,26 @@ class SessionQueue:
             self._keep_gap(subscription, gap)
         return len(dropped), self._released(dropped)
 
+    def forget(self, through: int) -> list[Queued]:
+        """Forget the notifications up to number ``through``, and the gaps that end there; return the notifications.
+
+        This is for queues that have left: those of the subscriptions are gone already.
+        """
+        forgotten = list(takewhile(lambda entry: entry.number <= through, self._entries.values()))
+        for entry in forgotten:
+            del self._entries[entry.number]
+            self._changed[self.key, entry.number // NUMBERS_OF_BLOCK] = None
+        for gaps in list(self._gaps.values()):
+            for (subscription, _), gap in list(gaps.items()):
+                if gap.last <= through:
+                    self._forget_gap(subscription, gap)
+        return forgotten
+
+    def covered(self, number: int) -> tuple[tuple[str, int], ...]:
+        """Return the subscriptions with a gap over ``number`` and the next one, each with the last number of it."""
+        gaps = (pair for several in self._gaps.values() for pair in several.items())
+        return tuple([(each, gap.last) for (each, first), gap in gaps if first <= number < gap.last])
+
     def rename(self, ended: str, successor: str) -> None:
         """Move the queue of ``ended`` to ``successor``, whose own queue is empty."""
         if (queue := self.queues.pop(ended, None)) is None:
@@ -436,11 +463,16 @@ class SessionQueue:
         return sorted({number // NUMBERS_OF_BLOCK for number in self._entries} | self._gaps.keys())
 
     def load(
-        self, blocks: Iterable[tuple[int, Block]], events: dict[EventId, EventRow], settled: dict[str, int]
-    ) -> None:
-        """Load stored blocks, in order; ``settled`` is the number up to which each subscription is settled.
+        self,
+        blocks: Iterable[tuple[int, Block]],
+        events: dict[EventId, EventRow],
+        settled: dict[str, int],
+        covered: Mapping[str, int] = _NOTHING,
+    ) -> list[Queued]:
+        """Add stored blocks, in order, behind the present items; return the notifications that wait.
 
-        ``KeyError`` names an unknown event or subscription.
+        ``settled`` is the number up to which each subscription is settled, and ``covered`` that up to which gaps before
+        the blocks reach. ``KeyError`` names an unknown event or subscription.
         """
         kept: dict[str, list[QueuedGap]] = {}
         blocks = list(blocks)
@@ -453,28 +485,34 @@ class SessionQueue:
                 gap = QueuedGap(each.number, each.last, each.lost, numbers)
                 kept.setdefault(each.subscription, []).append(gap)
                 self._gaps.setdefault(gap.number // NUMBERS_OF_BLOCK, {})[each.subscription, gap.number] = gap
+        added: list[Queued] = []
         items: dict[str, list[Item]] = {}
         known: dict[StoredMatch, StoredMatch] = {}
         for number, block in blocks:
             first = number * NUMBERS_OF_BLOCK
             matches = [known.setdefault(match, match) for match in block.matches]
             targets = [
-                [(s, settled[s], kept.get(s), items.setdefault(s, [])) for s in m.subscriptions] for m in matches
+                [(max(settled[s], covered.get(s, 0)), kept.get(s), items.setdefault(s, [])) for s in m.subscriptions]
+                for m in matches
             ]
             for stored in block.entries:
                 match = matches[stored.match]
                 at = first + stored.place
                 event = events[EventId(*block.origins[stored.origin], stored.number)]
                 entry = Queued(at, event, match.subscriptions, match.bound, history_us=stored.history_us)
-                for _, through, gaps, target in targets[stored.match]:
+                for through, gaps, target in targets[stored.match]:
                     if at > through and (gaps is None or not is_in(gaps, at)):
                         target.append(entry)
                         entry.waiting += 1
-                self._entries[at] = entry
-                self._last = entry
+                if entry.waiting:
+                    self._entries[at] = self._last = entry
+                    added.append(entry)
         for subscription, gaps in kept.items():
             items[subscription] = sorted([*items.get(subscription, ()), *gaps], key=_number)
-        self.queues = {subscription: SubscriptionQueue(several) for subscription, several in items.items() if several}
+        for subscription, several in items.items():
+            if several:
+                self.queues.setdefault(subscription, SubscriptionQueue()).extend(several)
+        return added
 
 
 def _stored(subscription: str, gap: QueuedGap) -> StoredGap:

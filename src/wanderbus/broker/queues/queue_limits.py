@@ -153,6 +153,14 @@ class QueueLimits:
         self._displaced = None
         return tuple(drops)
 
+    def keep(self, session: SessionRow) -> None:
+        """Drop what exceeds a bound after a session, or a part of its queue, has come from another server."""
+        if self._longest.is_kept:
+            self._longest.grew([session], is_near=self._state.queued_bytes > self._bytes_max * _NEAR)
+        while reason := exceeded(self._system, session.waiting, session.queued_bytes):
+            self._give_way(session, reason)
+        self._enforce_shared((session.user,))
+
     def _still_to_bound(self, added: Sequence[Added], delivery: records.Delivery) -> Sequence[Added]:
         """Report what ``delivery`` displaced; return the notifications that may exceed a bound nevertheless."""
         note, most, bytes_most = self._journal.tally.note, self._notifications_most, self._bytes_most
@@ -269,7 +277,7 @@ class QueueLimits:
         ]
         given_up = [row.subscription.id for row in rows if is_alone or row.subscription.device == device]
         if given_up:
-            self._drop(session, 1, session.next - 1, reason, tuple(given_up))
+            self._drop(session, 1, session.here_through, reason, tuple(given_up))
 
     def abandon(self, session: SessionRow, row: SubscriptionRow, device: str) -> None:
         """Drop what waits of one subscription for ``device`` alone, after that device has ended it."""
@@ -278,7 +286,7 @@ class QueueLimits:
         if queue is None or (own := queue.queues.get(identity)) is None or not own.waiting:
             return
         if session.devices in ([], [device]) or row.subscription.device == device:
-            self._drop(session, 1, session.next - 1, "unsubscribed", (identity,))
+            self._drop(session, 1, session.here_through, "unsubscribed", (identity,))
 
     # By age -----------------------------------------------------------------------------------------------------
 

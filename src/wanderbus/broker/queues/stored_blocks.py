@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from wanderbus.broker.state.rows import EventRow
+
 
 class StoredMatch(msgspec.Struct, frozen=True, array_like=True):
     """The subscriptions of a notification, and the devices they are bound to."""
@@ -50,6 +52,20 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     matches: tuple[StoredMatch, ...]
     entries: tuple[StoredEntry, ...]
     gaps: tuple[StoredGap, ...] = ()
+
+
+class QueuePiece(msgspec.Struct, frozen=True, array_like=True):
+    """The part of a session's queues behind number ``after`` up to ``through``, and its events.
+
+    Gaps that began before it reach up to the numbers in ``covered``, by subscription.
+    """
+
+    after: int = 0
+    through: int = 0
+    blocks: tuple[tuple[int, Block], ...] = ()
+    events: tuple[EventRow, ...] = ()
+    covered: tuple[tuple[str, int], ...] = ()
+    is_last: bool = False
 
 
 class CopiedEntry(NamedTuple):

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from wanderbus.broker.queues.left_queue import LeftQueue
 from wanderbus.broker.queues.queue import SessionQueue
-from wanderbus.broker.queues.stored_blocks import Block
+from wanderbus.broker.queues.queue_items import Queued
+from wanderbus.broker.queues.stored_blocks import Block, QueuePiece
 from wanderbus.broker.state.rows import EventRow
 from wanderbus.event import EventId
 
@@ -65,6 +67,14 @@ class StoredEvents:
                 self._returned.add(row.id)
                 self.add(row)
 
+    def tidy(self, identities: Iterable[EventId]) -> None:
+        """Remove those of these events that wait in no session."""
+        for identity in identities:
+            row = self.rows[identity]
+            if not row.sessions:
+                row.sessions = 1
+                self.release(row)
+
     def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
         """Load stored rows; ``msgspec.DecodeError`` if one is not of this table."""
         decode = msgspec.msgpack.Decoder(EventRow).decode
@@ -73,9 +83,9 @@ class StoredEvents:
             row.sessions = 0
             self.rows[row.id] = row
 
-    def counted(self, queue: SessionQueue) -> None:
-        """Count the events of a session's queue after loading it."""
-        for entry in queue:
+    def counted(self, entries: Iterable[Queued]) -> None:
+        """Count the events of notifications that were added to a session's queue."""
+        for entry in entries:
             entry.event.sessions += 1
 
     def changes(self) -> Mapping[str, bytes | None]:
@@ -88,14 +98,24 @@ class StoredEvents:
 
 
 class StoredQueues:
-    """The queues of each session, by the session's key; ``settled`` returns a subscription's settled number."""
+    """The queues of each session, by the session's key.
+
+    ``settled`` returns a subscription's settled number, and ``has_left`` whether a session is at another server, which
+    may not have the whole queue yet.
+    """
 
     name = "queue"
 
-    def __init__(self, events: StoredEvents, settled: Callable[[str], int | None]) -> None:
+    def __init__(
+        self, events: StoredEvents, settled: Callable[[str], int | None], has_left: Callable[[str], bool]
+    ) -> None:
         self._events = events
         self._settled = settled
+        self._has_left = has_left
         self._queues: dict[str, SessionQueue] = {}
+        self._left: dict[str, LeftQueue] = {}
+        self._growing: set[str] = set()
+        """Sessions whose queues are kept though they are empty, because the rest of them is on its way here."""
         self._changed: dict[tuple[str, int], None] = {}
 
     def get(self, key: str) -> SessionQueue | None:
@@ -111,8 +131,39 @@ class StoredQueues:
 
     def tidy(self, key: str) -> None:
         """Remove the queues of a session if nothing waits there."""
-        if (queue := self._queues.get(key)) is not None and not queue.queues:
+        queue = self._queues.get(key)
+        if queue is not None and not queue.queues and key not in self._growing:
             del self._queues[key]
+
+    def grow(self, key: str, *, is_growing: bool) -> None:
+        """Keep the queues of a session while the rest of them is on its way here, although nothing may wait."""
+        if is_growing:
+            self._growing.add(key)
+            self.ensure(key)
+        else:
+            self._growing.discard(key)
+            self.tidy(key)
+
+    # Queues that have left --------------------------------------------------------------------------------------
+
+    def left(self, key: str) -> LeftQueue | None:
+        """Return what the next owner of a session may not have yet, None if it has everything."""
+        return self._left.get(key)
+
+    def leave(self, key: str) -> None:
+        """Set the queues of a session aside, which has left."""
+        self._left[key] = LeftQueue(self._queues.pop(key))
+
+    def forget_left(self, key: str, through: int | None = None) -> None:
+        """Forget what the next owner of a session has: all of its queue, or the part up to number ``through``."""
+        if (left := self._left.get(key)) is None:
+            return
+        if through is None:
+            del self._left[key]
+        for entry in left.stored.forget(_FORGOTTEN if through is None else through):
+            self._events.release(entry.event)
+
+    # ------------------------------------------------------------------------------------------------------------
 
     def waiting(self) -> Iterable[tuple[str, SessionQueue]]:
         """Return the sessions in which something waits."""
@@ -124,7 +175,8 @@ class StoredQueues:
 
     def items(self) -> Iterator[tuple[str, Block]]:
         """Yield all keys and rows."""
-        for key, queue in self._queues.items():
+        left = ((key, each.stored) for key, each in self._left.items())
+        for key, queue in (*self._queues.items(), *left):
             for number in queue.blocks():
                 if block := queue.block(number):
                     yield f"{key}/{number}", block
@@ -139,23 +191,32 @@ class StoredQueues:
             session, _, number = key.rpartition("/")
             stored.setdefault(session, []).append((int(number), data))
         decode = msgspec.msgpack.Decoder(Block).decode
-        settled = _Settled(self._settled)
+        present, former = _Settled(self._settled), _Settled(lambda subscription: 0)
         for session, blocks in stored.items():
-            queue = self.ensure(session)
+            queue, settled = self.ensure(session), former if self._has_left(session) else present
             try:
-                queue.load([(number, decode(data)) for number, data in sorted(blocks)], self._events.rows, settled)
+                found = queue.load(
+                    [(number, decode(data)) for number, data in sorted(blocks)], self._events.rows, settled
+                )
             except KeyError as error:
                 raise msgspec.DecodeError(f"the queue of {session} names {error}, which is not there") from None
-            self._events.counted(queue)
+            self._events.counted(found)
+            if settled is former:
+                self.leave(session)
 
-    def take_over(self, key: str, blocks: Iterable[tuple[int, Block]], events: Iterable[EventRow]) -> None:
-        """Add the queues of a session that had none, and their events, after its subscriptions."""
-        self._events.add_again(events)
-        queue, blocks = self.ensure(key), list(blocks)
-        queue.load(blocks, self._events.rows, _Settled(self._settled))
-        self._events.counted(queue)
-        self._changed |= dict.fromkeys((key, number) for number, _ in blocks)
+    def take_over(self, key: str, piece: QueuePiece) -> list[Queued]:
+        """Add the queues of a session that moves here, or the next piece of them, after its subscriptions.
+
+        Return the notifications that wait.
+        """
+        self._events.add_again(piece.events)
+        queue = self.ensure(key)
+        added = queue.load(piece.blocks, self._events.rows, _Settled(self._settled), dict(piece.covered))
+        self._events.counted(added)
+        self._events.tidy(each.id for each in piece.events)
+        self._changed |= dict.fromkeys((key, number) for number, _ in piece.blocks)
         self.tidy(key)
+        return added
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Return the rows changed since the last call, encoded; None for a removed row."""
@@ -163,7 +224,10 @@ class StoredQueues:
         changed: dict[str, bytes | None] = {}
         for key, number in self._changed:
             block = None
-            if (queue := self._queues.get(key)) is not None:
+            queue = self._queues.get(key)
+            if queue is None and (left := self._left.get(key)) is not None:
+                queue = left.stored
+            if queue is not None:
                 block = queue.block(number)
                 queue.saved()
             changed[f"{key}/{number}"] = None if block is None else encode(block)

@@ -18,14 +18,16 @@ from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     AwaitSession,
+    ContinueQueue,
     ForgetAwaited,
     ImportSession,
+    QueueReached,
     SessionMoveRefused,
     SessionOwned,
 )
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.sessions.turned_away import TurnedAway
-from wanderbus.broker.state.exported_session import ExportedSession, decode_export
+from wanderbus.broker.state.exported_session import ExportedSession, decode_export, decode_piece
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import FilterError, RemoteProtocolError
@@ -51,6 +53,7 @@ class AwaitedSessions:
         self._state = basics.state
         self._journal = basics.journal
         self._links = basics.links
+        self._queue_limits = basics.queue_limits
         self._presence = presence
         self._subscriptions = subscriptions
         self._interest = interest
@@ -128,12 +131,40 @@ class AwaitedSessions:
         row = state.awaited.get(moving.key)
         awaited = () if row is None else row.subscriptions
         session = self.take_in(exported, export)
+        self._queue_limits.keep(session)
         self._forget_routes(awaited)
         for each in awaited:
             if each.id not in state.subscriptions:
                 self._interest.remove(each.id)
         self._presence.take_over(session)
         self._report_owned(exported)
+
+    def continue_queue(self, given: ContinueQueue) -> None:
+        """Add the next piece to the queue of an imported session, unless it is here already."""
+        state = self._state
+        session = state.sessions.get(session_key(given.user, given.session))
+        if session is None or session.is_fenced or session.owner_epoch != given.owner_epoch:
+            return
+        piece = decode_piece(given.piece)
+        if session.source and piece.after == session.arrived and (piece.is_last or piece.through > piece.after):
+            continued = records.QueueContinued(
+                at_us=state.wall_us,
+                user=given.user,
+                session=given.session,
+                owner_epoch=given.owner_epoch,
+                export=given.piece,
+            )
+            self._journal.write(continued, urgent=True)
+            self._queue_limits.keep(session)
+            self._links.notify(session, state.queued_for(session))
+            if not session.source:
+                self._subscriptions.read_log(session)
+        self._report(session)
+
+    def _report(self, session: SessionRow) -> None:
+        """Report how much of a session is here, once that is durable."""
+        owner = session.user, session.name, session.owner_epoch
+        self._journal.emit(QueueReached(*owner, session.arrived) if session.source else SessionOwned(*owner))
 
     def take_in(self, exported: ExportedSession, export: bytes) -> SessionRow:
         """Record an exported session, which nothing opposes, and match its subscriptions; return its row.
@@ -156,8 +187,7 @@ class AwaitedSessions:
         moving, state = exported.session, self._state
         session = state.sessions[moving.key]
         kept = [state.subscriptions[each].subscription for each in session.subscriptions]
-        owned = SessionOwned(moving.user, moving.name, moving.owner_epoch)
-        self._subscriptions.when_used(kept, lambda: self._journal.emit(owned))
+        self._subscriptions.when_used(kept, lambda: self._report(session))
 
     def _obstacle(self, key: str, owner_epoch: int) -> str | None:
         """Return why a session cannot move here, None if it can: in place of one in which nothing is."""

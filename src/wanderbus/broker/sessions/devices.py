@@ -21,6 +21,7 @@ from wanderbus.broker.sessions.awaited_sessions import AfterPast, AwaitedSession
 from wanderbus.broker.sessions.handover import Handover
 from wanderbus.broker.sessions.handover_messages import (
     AwaitSession,
+    ContinueQueue,
     DevicePast,
     DropExport,
     FenceSession,
@@ -116,6 +117,8 @@ class Devices:
                 self._handover.unowned(given)
             case ImportSession():
                 self._awaited.import_session(given)
+            case ContinueQueue():
+                self._awaited.continue_queue(given)
             case PastWanted():
                 self._tell_past(given)
 

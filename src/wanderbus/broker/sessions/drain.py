@@ -55,7 +55,9 @@ class Drain:
 
     def _is_left(self, session: SessionRow) -> bool:
         """Return whether a session still has to move, or is on its way."""
-        return moves_in_drain(session, self._servers.reserves, self._roles) or session.key in self._state.exports
+        state = self._state
+        is_on_its_way = session.key in state.exports or session.key in state.rests
+        return is_on_its_way or moves_in_drain(session, self._servers.reserves, self._roles)
 
 
 def moves_in_drain(session: SessionRow, is_server: Callable[[str], bool], staying: Container[str]) -> bool:

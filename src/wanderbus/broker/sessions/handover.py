@@ -11,7 +11,6 @@ fences only when it has everything that other servers had sent before the target
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from wanderbus import records
 from wanderbus.broker.basics import Basics
@@ -35,9 +34,6 @@ from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import EventId
 from wanderbus.records import Cut
 from wanderbus.subscription import PATTERN
-
-MOVED_BYTES_MAX: Final = 64 * 2**20
-"""Most bytes of events that wait in a session which moves: the whole of it is one record at both servers."""
 
 
 class _Leaving:
@@ -139,14 +135,19 @@ class Handover:
 
     def drop_export(self, given: DropExport) -> None:
         """Forget what the next owner has."""
-        if session_key(given.user, given.session) in self._state.exports:
-            dropped = records.ExportDropped(at_us=self._state.wall_us, user=given.user, session=given.session)
-            self._journal.write(dropped, urgent=False)
+        key, at_us = session_key(given.user, given.session), self._state.wall_us
+        if key not in self._state.exports and key not in self._state.rests:
+            return
+        dropped: records.OfMoves = records.ExportDropped(at_us=at_us, user=given.user, session=given.session)
+        if given.through is not None:
+            dropped = records.ExportTaken(at_us=at_us, user=given.user, session=given.session, through=given.through)
+        self._journal.write(dropped, urgent=False)
 
     def unowned(self, given: UserUnowned) -> None:
         """Forget the sessions of a user that have moved from here and are over, so that they can begin again."""
         state = self._state
-        left = (each for each in state.sessions_of(given.user) if each.is_fenced and each.key not in state.exports)
+        kept = state.exports.keys() | state.rests.keys()
+        left = (each for each in state.sessions_of(given.user) if each.is_fenced and each.key not in kept)
         if over := tuple((each.user, each.name) for each in left if given.session in ("", each.name)):
             self._journal.write(records.Forgotten(at_us=state.wall_us, sessions=over), urgent=True)
 
@@ -164,8 +165,6 @@ class Handover:
             return f"the matching engine of {mixed[0]} has some subjects only, so events of {mixed[0]} change places"
         if patterns:
             return f"{patterns[0]} is a pattern, whose events have to come here"
-        if session.queued_bytes > MOVED_BYTES_MAX:
-            return f"{session.queued_bytes} bytes of events wait in it, and at most {MOVED_BYTES_MAX} move"
         return ""
 
     def _go_on(self, key: str) -> None:
@@ -216,6 +215,7 @@ class Handover:
             cuts=leaving.cuts,
             cause=given.cause,
             subscriptions=tuple(session.subscriptions),
+            queue_bytes=given.queue_bytes,
         )
         left = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
         self._journal.write(fenced, urgent=True)
@@ -241,6 +241,8 @@ class Handover:
                 number = state.servers[state.server].servers.index(origin)
                 if state.decentralised.causal.delivered.get((number, head.incarnation), 0) < head.direct:
                     return False
+        if session.source:
+            return False
         rows = (state.subscriptions[identity] for identity in session.subscriptions)
         return not any(span.is_handover for row in rows for span in row.history)
 

@@ -97,6 +97,8 @@ class FenceSession(Input, frozen=True):
     subscriptions: tuple[str, ...] = ()
     heads: tuple[Head, ...] = ()
     cause: str = ""
+    queue_bytes: int = 0
+    """Bytes of the notifications in the export, about; the others follow in pieces. All are in it if this is 0."""
 
 
 class KeepSession(Input, frozen=True):
@@ -107,10 +109,14 @@ class KeepSession(Input, frozen=True):
 
 
 class DropExport(Input, frozen=True):
-    """The next owner of a fenced session has it durably, so its export is no longer needed."""
+    """The next owner of a fenced session has it durably, so its export is no longer needed.
+
+    With ``through``, it has the queue up to this number.
+    """
 
     user: str
     session: str
+    through: int | None = None
 
 
 class SessionExported(Output, frozen=True):
@@ -175,6 +181,18 @@ class ImportSession(Input, frozen=True):
     export: bytes
 
 
+class ContinueQueue(Input, frozen=True):
+    """The next piece of the queue of an imported session has come; an empty one asks how much of the queue is here.
+
+    :class:`QueueReached` answers it, or :class:`SessionOwned` if all is here.
+    """
+
+    user: str
+    session: str
+    owner_epoch: int
+    piece: bytes
+
+
 class UserUnowned(Input, frozen=True):
     """No server of the domain has a session of ``user``: those that have moved from here are over.
 
@@ -191,6 +209,15 @@ class SessionOwned(Output, frozen=True):
     user: str
     session: str
     owner_epoch: int
+
+
+class QueueReached(Output, frozen=True):
+    """The session is durably owned here, in ``owner_epoch``, and so is its queue up to number ``through``."""
+
+    user: str
+    session: str
+    owner_epoch: int
+    through: int
 
 
 # Devices without a handover ------------------------------------------------------------------------------------------
@@ -270,6 +297,7 @@ HandoverInput = (
     | AwaitSession
     | ForgetAwaited
     | ImportSession
+    | ContinueQueue
     | UserUnowned
     | SessionMoveEnded
 )
@@ -283,6 +311,7 @@ HandoverOutput = (
     | SessionMoveRefused
     | AwaitedEffective
     | SessionOwned
+    | QueueReached
     | FormerServerAsked
     | PastFound
 )

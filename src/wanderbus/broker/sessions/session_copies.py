@@ -19,9 +19,8 @@ from wanderbus.broker.queues.stored_blocks import CopiedEntry
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.sessions.awaited_sessions import AwaitedSessions
-from wanderbus.broker.sessions.handover import MOVED_BYTES_MAX
 from wanderbus.broker.sessions.session_ends import SessionEnds
-from wanderbus.broker.state.copied_session import COPIED_MAX, following, new_ids, session_of_copy
+from wanderbus.broker.state.copied_session import COPIED_BYTES_MAX, COPIED_MAX, following, new_ids, session_of_copy
 from wanderbus.broker.state.exported_session import encode_export
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.subscriptions import Subscriptions
@@ -154,9 +153,9 @@ class SessionCopies:
     def _check_size(self, copy: _Copy) -> None:
         if reason := self._limits.refuses_copy(copy.target[0], copy.waiting, copy.bytes):
             raise LimitExceeded(f"the copy exceeds {reason}", reason)
-        if copy.bytes > MOVED_BYTES_MAX or len(copy.items) + len(copy.subscriptions) > COPIED_MAX:
+        if copy.bytes > COPIED_BYTES_MAX or len(copy.items) + len(copy.subscriptions) > COPIED_MAX:
             raise LimitExceeded(
-                f"a copy has at most {COPIED_MAX} subscriptions and items, and {MOVED_BYTES_MAX} bytes of events",
+                f"a copy has at most {COPIED_MAX} subscriptions and items, and {COPIED_BYTES_MAX} bytes of events",
                 "copied_max",
             )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wanderbus import records
-from wanderbus.broker.state.drops import displacing, drop, drop_each
-from wanderbus.broker.state.rows import EventRow, LeaderRow
+from wanderbus.broker.state.drops import displacing, drop_each, lose
+from wanderbus.broker.state.rows import EventRow, LeaderRow, OwedGap
 from wanderbus.event import EventId
 
 if TYPE_CHECKING:
@@ -40,7 +40,5 @@ def apply_arrivals_lost(state: BrokerState, record: records.ArrivalsLost) -> Non
             record.leader, LeaderRow(record.epoch, record.number, before.last if before is not None else None)
         )
     for notified in record.notified:
-        absent = EventRow(EventId(record.leader, record.epoch, record.number), record.at_us, b"")
-        state.enqueue(notified, state.events.add_past(absent))
-        session = state.ensure_session(notified.user, notified.session)
-        drop(state, session, notified.number, notified.number, record.reason, notified.subscriptions)
+        lost = EventId(record.leader, record.epoch, record.number)
+        lose(state, OwedGap(notified, lost, record.at_us, record.reason))

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 COPIED_MAX: Final = 2**20
 """Most subscriptions and items of one copy."""
 
+COPIED_BYTES_MAX: Final = 64 * 2**20
+"""Most bytes of the events of one copy: the whole of it is one record."""
+
 
 def new_ids(state: BrokerState) -> EventId:
     """Return the first of :data:`COPIED_MAX` ids that nothing else gets: their origin is no server."""

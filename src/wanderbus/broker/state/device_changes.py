@@ -46,12 +46,11 @@ def leave_session(state: BrokerState, user: str, name: str, device: str) -> None
     session.devices.remove(device)
     state.sessions.put(session.key, session)
     state.note_members(session)
-    if (queue := state.queue.get(session.key)) is not None:
-        for identity in queue.queues:
-            if (row := state.known(identity)) is not None and row.cursors is not None:
-                row.cursors.pop(device, None)
-                row.cursors = row.cursors or None
-                state.put_known(row)
+    for identity in state.queued_for(session):
+        if (row := state.known(identity)) is not None and row.cursors is not None:
+            row.cursors.pop(device, None)
+            row.cursors = row.cursors or None
+            state.put_known(row)
     state.trim_all(session)
 
 

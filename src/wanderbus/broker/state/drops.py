@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
-from wanderbus.broker.state.rows import SessionRow
+from wanderbus.broker.state.rows import EventRow, OwedGap, SessionRow
 from wanderbus.records import (
     AnyRecord,
     Arrived,
@@ -112,6 +112,21 @@ def drop_each(state: BrokerState, dropped: Iterable[Drop]) -> None:
     for each in dropped:
         session = state.ensure_session(each.user, each.session)
         drop(state, session, each.first, each.last, each.reason, each.subscriptions)
+
+
+def lose(state: BrokerState, gap: OwedGap) -> None:
+    """Put a gap for lost events into the queues of a session; behind the rest of them, if that is on its way here."""
+    notified = gap.notified
+    session = state.ensure_session(notified.user, notified.session)
+    if session.source:
+        if session.epoch < state.epoch:
+            session.begin(state.epoch)
+        session.next = notified.number + 1
+        session.owed.append(gap)
+        state.sessions.put(session.key, session)
+        return
+    state.enqueue(notified, state.events.add_past(EventRow(gap.event, gap.at_us, b"")))
+    drop(state, session, notified.number, notified.number, gap.reason, notified.subscriptions)
 
 
 def exchange(

@@ -36,9 +36,11 @@ class Durations(msgspec.Struct):
             self.by_bits[bits] = self.by_bits.get(bits, 0) + count
 
 
-def count_takings(session: SessionRow, row: SubscriptionRow, queue: SubscriptionQueue, record: Acknowledged) -> None:
+def count_takings(
+    session: SessionRow, row: SubscriptionRow, queue: SubscriptionQueue | None, record: Acknowledged
+) -> None:
     """Count the time until a device acknowledged what waited for it; the caller stores the session."""
-    if row.subscription.device not in (None, record.device):
+    if queue is None or row.subscription.device not in (None, record.device):
         return
     for entry in queue.notifications((row.cursors or {}).get(record.device, 0), record.number):
         session.acknowledgements.add(record.at_us - entry.queued_us)

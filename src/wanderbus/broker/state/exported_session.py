@@ -11,11 +11,14 @@ that the agent knows, and a transfer does not extend a lifetime.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from wanderbus.broker.queues.stored_blocks import Block
+from wanderbus.broker.queues.left_queue import counted, cut
+from wanderbus.broker.queues.queue import SessionQueue
+from wanderbus.broker.queues.stored_blocks import Block, QueuePiece
 from wanderbus.broker.state.decentralised_state import encode_past
 from wanderbus.broker.state.replays import closed
 from wanderbus.broker.state.rows import (
@@ -68,9 +71,12 @@ class ExportedSession(msgspec.Struct, frozen=True):
     """Ends of what the session has got at its ``source``, of the log of each server."""
     past: bytes = b""
     """Causal past of the source, encoded, if it has decentralised channels."""
+    through: int = 0
+    """Number up to which the queue is in it, if the rest follows in pieces; 0 if all of it is."""
 
 
 _decoder = msgspec.msgpack.Decoder(ExportedSession)
+_pieces = msgspec.msgpack.Decoder(QueuePiece)
 _publishers = msgspec.msgpack.Decoder(dict[str, PublisherRow])
 
 
@@ -87,18 +93,31 @@ def decode_export(data: bytes) -> ExportedSession:
         raise RemoteProtocolError(f"not an exported session: {error}", None) from None
 
 
+def encode_piece(piece: QueuePiece) -> bytes:
+    """Return the bytes of a piece of a queue for records and other servers."""
+    return msgspec.msgpack.encode(piece)
+
+
+def decode_piece(data: bytes) -> QueuePiece:
+    """Return the piece of a queue in ``data``; :class:`RemoteProtocolError` for invalid data."""
+    try:
+        return _pieces.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a piece of a queue: {error}", None) from None
+
+
 def export_session(
-    state: BrokerState, user: str, name: str, owner_epoch: int, cuts: tuple[Cut, ...] = ()
+    state: BrokerState, user: str, name: str, owner_epoch: int, cuts: tuple[Cut, ...] = (), queue_bytes: int = 0
 ) -> ExportedSession:
     """Return everything of a session for its owner in ``owner_epoch``; ``KeyError`` if there is none. Changes nothing.
 
-    Behind the ``cuts`` the next owner gets the events itself; without any no server does. The structs in it are
-    copies, except the immutable ones.
+    Behind the ``cuts`` the next owner gets the events itself; without any no server does. If it is not 0, the rest of
+    the queue behind about ``queue_bytes`` is left out. The structs in it are copies, except the immutable ones.
     """
     session = state.sessions[session_key(user, name)]
     queue = state.queue.get(session.key)
-    blocks = () if queue is None else tuple((number, b) for number in queue.blocks() if (b := queue.block(number)))
-    events = {entry.event.id: entry.event for entry in queue or ()}
+    piece = QueuePiece(is_last=True) if queue is None else cut(queue, queue.blocks(), 0, queue_bytes or inf)
+    first = session if queue is None or piece.is_last else _without_rest(session, queue, piece.through)
     devices = [state.devices[device_key(user, device)] for device in session.devices]
     # In a domain, the leaders of ordered channels know the publishes to these.
     publishers = [
@@ -117,13 +136,13 @@ def export_session(
         return row if cuts else closed(row, state.server, state.offset)
 
     exported = ExportedSession(
-        session=msgspec.structs.replace(session, owner_epoch=owner_epoch),
+        session=msgspec.structs.replace(first, owner_epoch=owner_epoch),
         subscriptions=tuple(leave(state.subscriptions[each]) for each in session.subscriptions),
         ended=tuple(leave(state.tombstones[each]) for each in session.ended),
         devices=tuple(msgspec.structs.replace(row, binding=None, address=None) for row in devices),
         publishers=tuple(publishers),
-        events=tuple(events.values()),
-        blocks=blocks,
+        events=piece.events,
+        blocks=piece.blocks,
         patterns={each: found for each in session.subscriptions if (found := state.patterns.row(each))},
         advertisements=tuple(
             msgspec.structs.replace(row, counts=False)
@@ -133,8 +152,22 @@ def export_session(
         source=state.server,
         cuts=cuts,
         past=encode_past(state.decentralised.causal) if cuts and state.servers[state.server].servers else b"",
+        through=0 if piece.is_last else piece.through,
     )
     return decode_export(encode_export(exported))
+
+
+def _without_rest(session: SessionRow, queue: SessionQueue, through: int) -> SessionRow:
+    """Return the row of a session as if the notifications behind number ``through`` had never been generated."""
+    waiting, matches, size = counted(queue, through)
+    return msgspec.structs.replace(
+        session,
+        waiting=waiting,
+        generated=session.generated - session.queued + matches,
+        queued=matches,
+        queued_bytes=size,
+        past_queued_max=session.queued_max,
+    )
 
 
 def published_by(state: BrokerState, keys: Iterable[str]) -> dict[str, PublisherRow]:

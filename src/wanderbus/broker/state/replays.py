@@ -103,6 +103,17 @@ def handed_over(state: BrokerState, row: SubscriptionRow, cuts: Iterable[records
         row.history = (LogSpan(state.server, state.incarnation, first, is_handover=True),)
 
 
+def read_behind(state: BrokerState, row: SubscriptionRow) -> None:
+    """Let a subscription that begins to live read this log from now on, if the queue of its session is not here yet.
+
+    What it gets from now on comes behind that.
+    """
+    session = state.sessions[session_key(row.subscription.owner, row.subscription.session)]
+    if session.source and not row.history:
+        row.history = (LogSpan(state.server, state.incarnation, state.offset, is_handover=True),)
+        state.subscriptions.put(row.subscription.id, row)
+
+
 def closed(row: SubscriptionRow, server: str, end: int) -> SubscriptionRow:
     """Return the row for another server: the log of this one, ``server``, ends at offset ``end`` for its session."""
     if not row.history or leader_span(row, server):
@@ -124,4 +135,4 @@ def _advanced(spans: tuple[LogSpan, ...], cursor: int | None) -> tuple[LogSpan, 
     first, *later = spans
     if first.end is not None and cursor >= first.end:
         return tuple(later)
-    return (msgspec.structs.replace(first, next=cursor), *later)
+    return (msgspec.structs.replace(first, next=max(first.next, cursor)), *later)

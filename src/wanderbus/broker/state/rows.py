@@ -12,7 +12,7 @@ from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.epochs import Epochs, epoch_of, has_position, in_common, with_epoch
 from wanderbus.event import EventId, Position
 from wanderbus.patterns import Seen
-from wanderbus.records import Cut
+from wanderbus.records import Cut, Notified
 from wanderbus.subscription import Restriction, Subscription
 
 Status = Literal["CONNECTED", "DISCONNECTED"]
@@ -22,6 +22,15 @@ FORMER_EPOCHS_MAX: Final = 8
 
 FORMER_LIVES_MAX: Final = 4
 """Earlier lives of a device's agent that are recognised."""
+
+
+class OwedGap(msgspec.Struct, frozen=True, array_like=True):
+    """A gap for lost events: the number that it has, the place of the record, its time and reason."""
+
+    notified: Notified
+    event: EventId
+    at_us: int
+    reason: str
 
 
 class SessionRow(msgspec.Struct, dict=True):
@@ -73,6 +82,13 @@ class SessionRow(msgspec.Struct, dict=True):
     """Largest number of ``queued`` matches before ``queued_us``, at which it changed last."""
     queued_us: int = 0
 
+    source: str = ""
+    """Server from which the rest of its queue still comes, "" if all of it is here."""
+    arrived: int = 0
+    """Number up to which the queue is here until then."""
+    owed: list[OwedGap] = msgspec.field(default_factory=list)
+    """Gaps behind the rest of the queue."""
+
     def change_queued(self, by: int, at_us: int) -> None:
         """Change the number of queued matches; what it is between two changes at one time does not count."""
         if at_us > self.queued_us:
@@ -91,13 +107,18 @@ class SessionRow(msgspec.Struct, dict=True):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether it has no subscription, and nothing waits."""
-        return not (self.subscriptions or self.ended or self.waiting)
+        """Return whether it has no subscription, and nothing waits or is on its way here."""
+        return not (self.subscriptions or self.ended or self.waiting or self.source)
 
     @property
     def is_over(self) -> bool:
         """Return whether nothing is left of it: no device, no subscription, no notification."""
         return self.is_empty and not self.devices
+
+    @property
+    def here_through(self) -> int:
+        """Return the number up to which the whole queue is here, or was."""
+        return self.arrived if self.source else self.next - 1
 
     @property
     def epochs(self) -> Epochs:
@@ -131,6 +152,12 @@ class ExportRow(msgspec.Struct, frozen=True):
 
     export: bytes
     target: str = ""
+
+
+class RestRow(msgspec.Struct, frozen=True):
+    """The rest of the queue of a session, which goes to its next owner, the server ``target``."""
+
+    target: str
 
 
 class AwaitedRow(msgspec.Struct, frozen=True):

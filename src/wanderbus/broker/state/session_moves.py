@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wanderbus import records
-from wanderbus.broker.state.exported_session import decode_export, decode_publishers, encode_export, export_session
+from wanderbus.broker.queues.stored_blocks import QueuePiece
+from wanderbus.broker.state.drops import lose
+from wanderbus.broker.state.exported_session import (
+    decode_export,
+    decode_piece,
+    decode_publishers,
+    encode_export,
+    export_session,
+)
 from wanderbus.broker.state.former_devices import came_back, forget_publishes, keep_lease, move_publishes
+from wanderbus.broker.state.inheritance import inherited
 from wanderbus.broker.state.replays import continued, handed_over
 from wanderbus.broker.state.rows import (
     AwaitedRow,
     ExportRow,
     PublisherRow,
+    RestRow,
     SessionRow,
     device_key,
     publisher_key,
@@ -27,8 +37,10 @@ def apply_move(state: BrokerState, offset: int, record: records.OfMoves) -> None
     match record:
         case records.SessionFenced():
             _fence_session(state, record)
+        case records.ExportTaken():
+            _take_export(state, record)
         case records.ExportDropped(user=user, session=session):
-            state.exports.drop(session_key(user, session))
+            _drop_export(state, session_key(user, session))
         case records.DrainingChanged(is_draining=is_draining):
             server = state.servers[state.server]
             server.is_draining = is_draining
@@ -39,6 +51,8 @@ def apply_move(state: BrokerState, offset: int, record: records.OfMoves) -> None
             state.awaited.drop(session_key(user, session))
         case records.SessionImported():
             _import_session(state, record)
+        case records.QueueContinued():
+            _continue_queue(state, record)
         case records.DeviceCame():
             _take_publishes(state, record)
         case records.DeviceGone(user=user, device=device, server=server):
@@ -48,9 +62,14 @@ def apply_move(state: BrokerState, offset: int, record: records.OfMoves) -> None
 def _fence_session(state: BrokerState, record: records.SessionFenced) -> None:
     """Turn the rows of a session into its export, and leave an empty session that is fenced."""
     session = state.ensure_session(record.user, record.session)
-    exported = export_session(state, record.user, record.session, record.owner_epoch, record.cuts)
+    exported = export_session(state, record.user, record.session, record.owner_epoch, record.cuts, record.queue_bytes)
     state.exports.put(session.key, ExportRow(encode_export(exported), record.target))
-    _remove_queue(state, session)
+    if exported.through:
+        state.queue.leave(session.key)
+        state.queue.forget_left(session.key, exported.through)
+        state.queued_bytes -= session.queued_bytes
+    else:
+        _remove_queue(state, session)
     for identity in (*session.subscriptions, *session.ended):
         state.subscriptions.drop(identity)
         state.patterns.end(identity)
@@ -70,6 +89,22 @@ def _fence_session(state: BrokerState, record: records.SessionFenced) -> None:
     )
 
 
+def _take_export(state: BrokerState, record: records.ExportTaken) -> None:
+    """Keep of a fenced session no more than the part of its queue that the next owner has not."""
+    key = session_key(record.user, record.session)
+    if (export := state.exports.get(key)) is not None:
+        state.exports.drop(key)
+        state.rests.put(key, RestRow(export.target))
+    state.queue.forget_left(key, record.through)
+
+
+def _drop_export(state: BrokerState, key: str) -> None:
+    """Forget what was kept of a fenced session."""
+    state.exports.drop(key)
+    state.rests.drop(key)
+    state.queue.forget_left(key)
+
+
 def _await_session(state: BrokerState, offset: int, record: records.SessionAwaited) -> None:
     """Note a session that is about to move here, or its present subscriptions."""
     key = session_key(record.user, record.session)
@@ -85,6 +120,7 @@ def _import_session(state: BrokerState, record: records.SessionImported) -> None
     session = exported.session
     awaited = state.awaited.get(session.key)
     state.awaited.drop(session.key)
+    _drop_export(state, session.key)  # a later owner had all of it before
     for member in state.ensure_session(record.user, record.session).devices:
         _remove_device(state, record.user, member, record.at_us)
     state.replace_session(session)
@@ -92,6 +128,9 @@ def _import_session(state: BrokerState, record: records.SessionImported) -> None
     # The epochs of two servers are not in one order.
     session.begin(max(session.epoch + 1, state.epoch))
     session.rolled_back = server.rolled_back
+    if exported.through:
+        session.source, session.arrived = exported.source, exported.through
+        state.queue.grow(session.key, is_growing=True)
     for row in sorted((*exported.subscriptions, *exported.ended), key=lambda row: row.number):
         server.subscriptions += 1
         row.number = server.subscriptions
@@ -117,7 +156,29 @@ def _import_session(state: BrokerState, record: records.SessionImported) -> None
         key = publisher_key(device_of, outbox=publisher.outbox, decentralised=publisher.decentralised)
         _add_publisher(state, key, publisher.row)
     state.queued_bytes += session.queued_bytes
-    state.queue.take_over(session.key, exported.blocks, exported.events)
+    state.queue.take_over(session.key, QueuePiece(blocks=exported.blocks, events=exported.events))
+
+
+def _continue_queue(state: BrokerState, record: records.QueueContinued) -> None:
+    """Add the next piece to the queue of an imported session; the last one completes the session."""
+    piece, session = decode_piece(record.export), state.sessions[session_key(record.user, record.session)]
+    added = state.queue.take_over(session.key, inherited(state, piece))
+    matches, size = sum(each.waiting for each in added), sum(len(each.event.data) for each in added)
+    session.waiting += len(added)
+    session.generated += matches
+    session.change_queued(matches, record.at_us)
+    session.queued_bytes += size
+    state.queued_bytes += size
+    session.arrived = piece.through
+    state.trim_all(session)
+    if piece.is_last:
+        session.source, session.arrived = "", 0
+        state.queue.grow(session.key, is_growing=False)
+        _forget_cursors(state, session)
+        owed, session.owed = session.owed, []
+        for gap in owed:
+            lose(state, gap)
+    state.sessions.put(session.key, session)
 
 
 def _take_publishes(state: BrokerState, record: records.DeviceCame) -> None:
@@ -153,3 +214,13 @@ def _remove_queue(state: BrokerState, session: SessionRow) -> None:
         _, released = queue.take(identity, session.next)
         state.settle(session, 0, released)
     state.queue.tidy(session.key)
+
+
+def _forget_cursors(state: BrokerState, session: SessionRow) -> None:
+    """Forget the cursors of the subscriptions for which nothing waits."""
+    waiting = state.queued_for(session)
+    for identity in (*session.subscriptions, *session.ended):
+        row = state.known(identity)
+        if row is not None and row.cursors is not None and identity not in waiting:
+            row.cursors = None
+            state.put_known(row)

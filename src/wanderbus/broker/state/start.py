@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from wanderbus import records
-from wanderbus.broker.state.drops import drop
-from wanderbus.broker.state.rows import EventRow, ServerRow
+from wanderbus.broker.state.drops import lose
+from wanderbus.broker.state.rows import OwedGap, ServerRow
 from wanderbus.epochs import in_common, is_known, with_epoch
 from wanderbus.event import EventId
 
@@ -73,10 +73,8 @@ def apply_rolled_back(state: BrokerState, offset: int, record: records.RolledBac
 def apply_events_lost(state: BrokerState, offset: int, record: records.EventsLost) -> None:
     """Put a gap into the queues of these subscriptions."""
     for notified in record.notified:
-        absent = EventRow(state.identity(offset), record.at_us, b"")
-        state.enqueue(notified, state.events.add_past(absent))
+        lose(state, OwedGap(notified, state.identity(offset), record.at_us, record.reason))
         session = state.ensure_session(notified.user, notified.session)
-        drop(state, session, notified.number, notified.number, record.reason, notified.subscriptions)
         session.rolled_back = max(session.rolled_back, record.rolled_back)
         state.sessions.put(session.key, session)
 

@@ -7,7 +7,7 @@ Rows are kept in tables, which report their changes to the state store.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from wanderbus import records
 from wanderbus.broker.groups.group_rows import GroupMoves
@@ -34,7 +34,7 @@ from wanderbus.broker.state.former_devices import came_back, forget_publishes, r
 from wanderbus.broker.state.inheritance import inherit
 from wanderbus.broker.state.past_sessions import end_session, next_number
 from wanderbus.broker.state.pattern_states import PatternStates, apply_detected
-from wanderbus.broker.state.replays import HISTORY_FAILED, apply_replayed, first_of_history, history_of
+from wanderbus.broker.state.replays import HISTORY_FAILED, apply_replayed, first_of_history, history_of, read_behind
 from wanderbus.broker.state.rows import (
     AwaitedRow,
     DeviceRow,
@@ -43,6 +43,7 @@ from wanderbus.broker.state.rows import (
     FormerRow,
     LeaderRow,
     PublisherRow,
+    RestRow,
     ServerRow,
     SessionRow,
     SettledRow,
@@ -98,6 +99,8 @@ class BrokerState:
         self.patterns = PatternStates()
         self.exports: RowTable[ExportRow] = RowTable("exports", ExportRow)
         """Fenced sessions whose next owner may not have them yet."""
+        self.rests: RowTable[RestRow] = RowTable("rests", RestRow)
+        """Fenced sessions whose next owner may not have all of their queue yet."""
         self.awaited: RowTable[AwaitedRow] = RowTable("awaited", AwaitedRow)
         """Sessions that are about to move here."""
         self.leaders: RowTable[LeaderRow] = RowTable("leaders", LeaderRow)
@@ -109,7 +112,7 @@ class BrokerState:
         self.schemas = DeclaredSchemas()
         self.advertisements = AdvertisedEvents()
         self.events = StoredEvents()
-        self.queue = StoredQueues(self.events, self._settled)
+        self.queue = StoredQueues(self.events, self._settled, lambda key: key in self.exports or key in self.rests)
         self.queued_bytes = 0  # over all sessions
         self.wanting_room: set[str] = set()
         """Sessions whose queues are observed; not part of the stored state."""
@@ -133,6 +136,7 @@ class BrokerState:
             self.tombstones,
             self.patterns,
             self.exports,
+            self.rests,
             self.awaited,
             self.leaders,
             self.settled,
@@ -156,6 +160,7 @@ class BrokerState:
             self._sessions_of.setdefault(session.user, []).append(session)
             self.note_members(session)
             self.queued_bytes += session.queued_bytes
+            self.queue.grow(session.key, is_growing=bool(session.source))
         self.offset = self._reported_offset = offset
 
     def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:
@@ -204,6 +209,13 @@ class BrokerState:
     def has_published(self, user: str, device: str) -> bool:
         """Return whether a device, or its outbox, has published to decentralised channels here."""
         return any(key in self.publishers for key in publisher_keys(user, device, decentralised=True))
+
+    def queued_for(self, session: SessionRow) -> Collection[str]:
+        """Return the subscriptions for which something waits in a session, or may be on its way there."""
+        if session.source:
+            return (*session.subscriptions, *session.ended)
+        queue = self.queue.get(session.key)
+        return () if queue is None else queue.queues
 
     def replace_session(self, session: SessionRow) -> None:
         """Put ``session`` in the place of the session with the same key."""
@@ -395,13 +407,14 @@ class BrokerState:
         session = self.ensure_session(record.user, record.session)
         device = self.devices[device_key(record.user, record.device)]
         if (queue := self.queue.get(session.key)) is not None:
+            waiting = self.queued_for(session)
             for identity in record.subscriptions or list(queue.reached(record.number)):
                 row = self.known(identity)
-                if row is not None and identity in queue.queues:
+                if row is not None and identity in waiting:
                     if row.cursors is None:
                         row.cursors = {}
                     if record.number > row.cursors.get(record.device, 0):
-                        count_takings(session, row, queue.queues[identity], record)
+                        count_takings(session, row, queue.queues.get(identity), record)
                         row.cursors[record.device] = record.number
                     row.taken = max(row.taken, record.number)
                     self._trim(session, queue, row)
@@ -423,11 +436,12 @@ class BrokerState:
                     taken = number
         if taken:
             delivered, released = queue.take(identity, taken)
-            if taken > row.settled:
-                row.settled = taken
+            settled = min(taken, session.arrived) if session.source else taken
+            if settled > row.settled:
+                row.settled = settled
             session.delivered += delivered
             self.settle(session, delivered, released)
-        if identity not in queue.queues:
+        if identity not in queue.queues and not session.source:
             row.cursors = None
         self.put_known(row)
 
@@ -438,7 +452,7 @@ class BrokerState:
             count_dropped(session, reason, dropped)
             self.settle(session, dropped, released)
             self.queue.tidy(session.key)
-        row.settled, row.cursors = session.next - 1, None
+        row.settled, row.cursors = max(row.settled, session.here_through), None
         self.put_known(row)
 
     def take_relieved(self) -> Sequence[str]:
@@ -476,6 +490,7 @@ class BrokerState:
         self._revive(row)
         if record.inherits is not None and (ended := self.tombstones.get(record.inherits)) is not None:
             inherit(self, row, ended)
+        read_behind(self, row)
 
     def _on_changed(self, record: records.Changed) -> None:
         """Change a subscription; an ended one lives again with its state (SPEC X21)."""
@@ -492,6 +507,7 @@ class BrokerState:
         row.holders = row.holders if record.holders is None else record.holders
         begin_life(row, self.offset)
         self._revive(row)
+        read_behind(self, row)
 
     def _revive(self, row: SubscriptionRow) -> None:
         subscription = row.subscription

@@ -8,12 +8,14 @@ from typing import Final
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     AwaitSession,
+    ContinueQueue,
     ForgetAwaited,
     ImportSession,
+    QueueReached,
     SessionMoveRefused,
     SessionOwned,
 )
-from wanderbus.broker.state.exported_session import decode_export
+from wanderbus.broker.state.exported_session import decode_export, decode_piece
 from wanderbus.broker.state.rows import session_key, session_of
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
@@ -26,6 +28,7 @@ from wanderbus.peers.handover.messages import (
     MoveTaken,
     MoveWithdrawn,
     Part,
+    RestWanted,
     decode_offer,
     encode,
 )
@@ -33,9 +36,9 @@ from wanderbus.peers.messages import SendOnServerLink
 from wanderbus.peers.open_links import OpenLinks
 
 ARRIVING_BYTES_MAX: Final = 256 * 2**20
-"""Largest size of an offer or an export."""
+"""Largest size of an offer, an export, or a piece of a queue."""
 
-ArrivingOutput = SendOnServerLink | AwaitSession | ForgetAwaited | ImportSession
+ArrivingOutput = SendOnServerLink | AwaitSession | ForgetAwaited | ImportSession | ContinueQueue
 
 
 class _Incomplete:
@@ -70,10 +73,13 @@ class ArrivingSessions:
         """Parts that each link has brought; a source sends the parts of one offer or export after the other."""
 
     def moving(self) -> dict[str, list[int]]:
-        """Return the owner epochs of the sessions that are awaited from each server."""
+        """Return the owner epochs of the sessions that are awaited from each server, or their queues."""
         found: dict[str, list[int]] = {}
         for row in self._state.awaited.values():
             found.setdefault(row.source, []).append(row.owner_epoch)
+        for session in self._state.sessions.values():
+            if session.source:
+                found.setdefault(session.source, []).append(session.owner_epoch)
         return found
 
     # The broker --------------------------------------------------------------------------------------------------
@@ -87,6 +93,12 @@ class ArrivingSessions:
         key = owned.user, owned.session
         self._answer(key, owned.owner_epoch, MoveTaken)
         self._sources.pop(key, None)
+
+    def reached(self, reached: QueueReached) -> None:
+        """Tell the source how much of the session is here."""
+        source, move = self._sources.get((reached.user, reached.session), ("", None))
+        if move is not None and move.owner_epoch == reached.owner_epoch:
+            self._send(source, RestWanted(move, reached.through))
 
     def refused(self, refused: SessionMoveRefused) -> None:
         """Tell the source that the session cannot come here."""
@@ -122,8 +134,10 @@ class ArrivingSessions:
         elif (data := self._complete(link, message)) is not None:
             if message.what == "offer":
                 self._await(server, move, data)
-            else:
+            elif message.what == "export":
                 self._import(server, move, data)
+            else:
+                self._continue(server, move, data)
 
     def _complete(self, link: int, part: Part) -> bytes | None:
         """Add a part to those before it; return all of them behind the last one."""
@@ -151,7 +165,12 @@ class ArrivingSessions:
         if move.key in self._leaving:
             self._send(server, MoveRefused(move, f"the session is on its way from {self._state.server}"))
             return
-        awaited = self._state.awaited.get(session_key(*move.key))
+        key = session_key(*move.key)
+        left = self._state.exports.get(key) or self._state.rests.get(key)
+        if left is not None and left.target != server:
+            self._send(server, MoveRefused(move, f"the session is on its way to {left.target}"))
+            return
+        awaited = self._state.awaited.get(key)
         if awaited is not None and awaited.source != server:
             self._send(server, MoveRefused(move, f"the session is awaited from {awaited.source}"))
             return
@@ -174,6 +193,16 @@ class ArrivingSessions:
             self._send(server, MoveTaken(move))
         else:
             self._send(server, MoveRefused(move, f"the session {session.name!r} of {session.user} is not awaited"))
+
+    def _continue(self, server: str, move: Move, data: bytes) -> None:
+        """Continue the queue of a session that has come from ``server``."""
+        decode_piece(data)
+        here = self._state.sessions.get(session_key(*move.key))
+        if here is not None and here.owner_epoch > move.owner_epoch:
+            self._send(server, MoveTaken(move))
+        elif here is not None and here.owner_epoch == move.owner_epoch and here.source in (server, ""):
+            self._sources[move.key] = server, move
+            self._emit(ContinueQueue(*move.key, move.owner_epoch, data))
 
     def _send(self, server: str, message: Message) -> None:
         self._links.send(server, encode(message), self._emit)

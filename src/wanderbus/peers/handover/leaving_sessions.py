@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final, Literal
 
+import msgspec
+
+from wanderbus.broker.queues.stored_blocks import QueuePiece
 from wanderbus.broker.sessions.handover_messages import (
     DropExport,
     FenceSession,
@@ -17,6 +21,7 @@ from wanderbus.broker.sessions.handover_messages import (
     SessionMoveEnded,
     SessionMoveRefused,
 )
+from wanderbus.broker.state.exported_session import encode_piece
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import CancelTimer, SetTimer
@@ -31,6 +36,7 @@ from wanderbus.peers.handover.messages import (
     MoveTaken,
     MoveWithdrawn,
     OfMoves,
+    RestWanted,
     encode,
     encode_offer,
     parts_of,
@@ -43,6 +49,12 @@ MOVE_S: Final = 30.0
 
 MOVES_MAX: Final = 256
 """Largest number of sessions that are on their way at once; a further move is refused."""
+
+PIECE_BYTES: Final = 256 * 2**10
+"""Size of a piece of a queue, about."""
+
+PIECES_MAX: Final = 4
+"""Largest number of pieces of a queue on their way to the target without an answer."""
 
 LeavingOutput = (
     SendOnServerLink | SetTimer | CancelTimer | SessionMoveEnded | FenceSession | KeepSession | DropExport | HeadWanted
@@ -62,6 +74,17 @@ class _Leaving:
         self.request = 0
         """Number of the question for the heads."""
         self.heads: dict[str, Head] = {}
+        self.sent: int | None = None
+        """Number up to which the queue was sent on this link, None if the target has not said what it has."""
+        self.unconfirmed: deque[int] = deque()
+        """Last numbers of the pieces that the target has not confirmed."""
+        self.is_sent = False
+        """True if the last piece was sent on this link."""
+
+    def begin_again(self) -> None:
+        """Note that nothing of the queue was sent on a new link."""
+        self.stage, self.sent, self.is_sent = "fenced", None, False
+        self.unconfirmed.clear()
 
 
 class LeavingSessions:
@@ -69,6 +92,7 @@ class LeavingSessions:
 
     :param others: the names of the other servers of the domain
     :param access: those that serve devices
+    :param piece_bytes: size of a piece of a queue
     """
 
     def __init__(
@@ -78,7 +102,9 @@ class LeavingSessions:
         state: BrokerState,
         links: OpenLinks,
         emit: Callable[[LeavingOutput], None],
+        piece_bytes: int = PIECE_BYTES,
     ) -> None:
+        self._piece_bytes = piece_bytes
         self._others = frozenset(others)
         self.targets = frozenset(each for each in self._others if each in access)
         """Servers to which a session may move."""
@@ -102,10 +128,10 @@ class LeavingSessions:
         return len(self._moves)
 
     def moving(self) -> dict[str, list[int]]:
-        """Return the owner epochs of the sessions on their way to each server, and of those whose export it has not."""
+        """Return the owner epochs of the sessions on their way to each server, and of those that it has not whole."""
         keys = {session_key(*key): (each.target, each.move.owner_epoch) for key, each in self._moves.items()}
-        for key, export in self._state.exports.items():
-            keys[key] = export.target, self._state.sessions[key].owner_epoch
+        for key, target in self._targets():
+            keys[key] = target, self._state.sessions[key].owner_epoch
         found: dict[str, list[int]] = {}
         for target, epoch in keys.values():
             found.setdefault(target, []).append(epoch)
@@ -142,6 +168,8 @@ class LeavingSessions:
             return f"{given.user} has no session {given.session!r} at this server"
         if (awaited := self._state.awaited.get(session_key(given.user, given.session))) is not None:
             return f"the session {given.session!r} of {given.user} is on its way here from {awaited.source}"
+        if session.source:
+            return f"the rest of the queue of the session {given.session!r} is on its way here from {session.source}"
         if (given.user, given.session) in self._moves:
             return f"the session {given.session!r} of {given.user} is on its way already"
         if len(self._moves) >= MOVES_MAX:
@@ -160,7 +188,7 @@ class LeavingSessions:
         """Send an exported session to its target."""
         leaving = self._moves.get((exported.user, exported.session))
         if leaving is not None:
-            leaving.stage = "fenced"
+            leaving.begin_again()
             self._emit(CancelTimer(leaving.move.key))
             for part in parts_of(leaving.move, "export", exported.export):
                 self._send(leaving.target, part)
@@ -194,10 +222,12 @@ class LeavingSessions:
         for request, several in self._by_request.items():
             if any(server in self._missing(each) for each in several):
                 self._send(server, HeadAsked(request))
-        for move in self._exports_for(server):
-            leaving = self._moves.setdefault(move.key, _Leaving(move, server))
-            leaving.stage = "fenced"
-            self._emit(FenceSession(*move.key, move.owner_epoch))
+        for move in self._left_for(server):
+            self._moves.setdefault(move.key, _Leaving(move, server)).begin_again()
+            if session_key(*move.key) in self._state.exports:
+                self._emit(FenceSession(*move.key, move.owner_epoch))
+            else:
+                self._send_piece(server, move, QueuePiece())  # the answer is how much is there
 
     def received(self, server: str, message: OfMoves) -> None:
         """Take a message of another server."""
@@ -212,6 +242,10 @@ class LeavingSessions:
                     for leaving in list(self._by_request.get(request, ())):
                         leaving.heads[server] = head
                         self._fence_if_ready(leaving)
+            case RestWanted(move=move, through=through):
+                if (leaving := self._found(server, move)) is not None and leaving.stage == "fenced":
+                    self._emit(DropExport(*move.key, through))
+                    self._send_rest(leaving, through)
             case MoveTaken(move=move):
                 self._on_taken(server, move)
             case MoveRefused(move=move, reason=reason):
@@ -229,11 +263,11 @@ class LeavingSessions:
 
     def _withdraw(self, server: str, move: Move) -> None:
         """Let a server wait no longer for a session of which nothing goes there."""
-        if move not in self._exports_for(server):
+        if move not in self._left_for(server):
             self._send(server, MoveWithdrawn(move))
 
     def _on_taken(self, server: str, move: Move) -> None:
-        if move in self._exports_for(server):
+        if move in self._left_for(server):
             self._emit(DropExport(*move.key))
         if (leaving := self._found(server, move)) is not None:
             self._end(leaving)
@@ -274,7 +308,7 @@ class LeavingSessions:
             heads = tuple(leaving.heads[server] for server in sorted(leaving.heads))
             move, target = leaving.move, leaving.target
             fence = FenceSession(*move.key, move.owner_epoch, target, leaving.subscriptions, heads, leaving.cause)
-            self._emit(fence)
+            self._emit(msgspec.structs.replace(fence, queue_bytes=self._piece_bytes))
 
     def _missing(self, leaving: _Leaving) -> frozenset[str]:
         """Return the servers whose head is still missing."""
@@ -284,11 +318,37 @@ class LeavingSessions:
         leaving = self._moves.get(move.key)
         return leaving if leaving is not None and (leaving.target, leaving.move) == (server, move) else None
 
-    def _exports_for(self, server: str) -> Iterator[Move]:
-        for key, export in self._state.exports.items():
-            if export.target == server:
+    def _send_rest(self, leaving: _Leaving, through: int) -> None:
+        """Send the next pieces of a queue, which the target has up to number ``through``."""
+        if leaving.sent is None:
+            leaving.sent = through
+        while leaving.unconfirmed and leaving.unconfirmed[0] <= through:
+            leaving.unconfirmed.popleft()
+        left = self._state.queue.left(session_key(*leaving.move.key))
+        while left is not None and not leaving.is_sent and len(leaving.unconfirmed) < PIECES_MAX:
+            piece = left.piece(leaving.sent, self._piece_bytes)
+            leaving.sent, leaving.is_sent = piece.through, piece.is_last
+            leaving.unconfirmed.append(piece.through)
+            self._send_piece(leaving.target, leaving.move, piece)
+
+    def _send_piece(self, server: str, move: Move, piece: QueuePiece) -> None:
+        for part in parts_of(move, "rest", encode_piece(piece)):
+            self._send(server, part)
+
+    def _left_for(self, server: str) -> Iterator[Move]:
+        """Yield the sessions that have left for a server, which may not have them whole."""
+        for key, target in self._targets():
+            if target == server:
                 session = self._state.sessions[key]
                 yield Move(session.user, session.name, session.owner_epoch)
+
+    def _targets(self) -> list[tuple[str, str]]:
+        """Return the keys of the sessions that have left, each with the server that may not have it whole."""
+        exports, rests = self._state.exports, self._state.rests
+        return [
+            *((key, export.target) for key, export in exports.items()),
+            *((key, rest.target) for key, rest in rests.items()),
+        ]
 
     def _end(self, leaving: _Leaving, reason: str = "", *, has_refused: bool = False) -> None:
         del self._moves[leaving.move.key]

@@ -11,6 +11,16 @@
       │ ◀────────────────────────────────────── MoveTaken   │
       │ drops the export                                    │
 
+A long queue follows in pieces, a few of them at once (decision 0153)::
+
+      │ Part of an export: its first piece   ────────────▶  │  imports
+      │ ◀──────────────────────────────────── RestWanted    │  serves devices
+      │ drops what the target has                           │
+      │ Part of a rest: the next piece       ────────────▶  │  adds it
+      │ ◀──────────────────────────────────── RestWanted    │
+      │ ... the last piece                   ────────────▶  │  reads its log
+      │ ◀────────────────────────────────────── MoveTaken   │
+
 A device that has come without its session makes its server ask the former one: PastAsked, PastAnswered (decision 0149).
 
 A message is a prefix and a msgpack array whose first item is the kind.
@@ -30,7 +40,9 @@ HANDOVER_PREFIX: Final = b"\x05"
 """First byte of a message about a session that moves; messages of agents are arrays, and begin with another."""
 
 PART_BYTES_MAX: Final = 32 * 2**10
-"""Largest part of an offer or an export in one message."""
+"""Largest part of an offer, an export or a piece of a queue in one message."""
+
+Content = Literal["offer", "export", "rest"]
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -49,10 +61,10 @@ class Move(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Part ``number`` of an offer or an export, counted from 0; a part 0 begins again."""
+    """Part ``number`` of an offer, an export or a piece of the rest of a queue; a part 0 begins again."""
 
     move: Move
-    what: Literal["offer", "export"]
+    what: Content
     number: Count
     is_last: bool
     data: bytes
@@ -116,7 +128,16 @@ class PastAnswered(msgspec.Struct, frozen=True, array_like=True, tag=10):
     past: DevicePast
 
 
-OfMoves = Part | MoveReady | MoveTaken | MoveRefused | MoveWithdrawn | MoveAwaited | HeadAsked | HeadAnswered
+class RestWanted(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """The target owns the session durably, with its queue up to number ``through``, and wants the rest."""
+
+    move: Move
+    through: Count
+
+
+OfMoves = (
+    RestWanted | Part | MoveReady | MoveTaken | MoveRefused | MoveWithdrawn | MoveAwaited | HeadAsked | HeadAnswered
+)
 """Messages about sessions that move."""
 
 Message = OfMoves | PastAsked | PastAnswered
@@ -152,7 +173,7 @@ def decode_offer(data: bytes) -> tuple[Subscription, ...]:
         raise RemoteProtocolError(f"not an offer of a session: {error}", None) from None
 
 
-def parts_of(move: Move, what: Literal["offer", "export"], data: bytes) -> list[Part]:
+def parts_of(move: Move, what: Content, data: bytes) -> list[Part]:
     """Return the messages with ``data``."""
     starts = range(0, max(1, len(data)), PART_BYTES_MAX)
     last = starts[-1]

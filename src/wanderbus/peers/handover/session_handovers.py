@@ -25,6 +25,7 @@ from wanderbus.broker.sessions.handover_messages import (
     HeadFound,
     MoveSession,
     PastFound,
+    QueueReached,
     SessionExported,
     SessionMoveEnded,
     SessionMoveRefused,
@@ -39,7 +40,7 @@ from wanderbus.peers.handover.draining import TIMER as DRAIN
 from wanderbus.peers.handover.draining import Draining
 from wanderbus.peers.handover.following import TIMER as FOLLOW
 from wanderbus.peers.handover.following import Following
-from wanderbus.peers.handover.leaving_sessions import LeavingSessions
+from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES, LeavingSessions
 from wanderbus.peers.handover.messages import MoveWithdrawn, Part, PastAnswered, PastAsked, decode
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -69,6 +70,7 @@ class SessionHandovers:
     :param domain: domain of the servers
     :param staying: users whose calls are about the server that is called, so that their sessions stay
     :param networks: the server that is near to a device
+    :param piece_bytes: size of a piece of a queue
     """
 
     def __init__(
@@ -79,10 +81,11 @@ class SessionHandovers:
         domain: str,
         staying: Container[str] = (),
         networks: ServerNetworks | None = None,
+        piece_bytes: int = PIECE_BYTES,
     ) -> None:
         self._outputs: list[HandoversOutput] = []
         self._links = OpenLinks()
-        self._leaving = LeavingSessions(others, access, state, self._links, self._outputs.append)
+        self._leaving = LeavingSessions(others, access, state, self._links, self._outputs.append, piece_bytes)
         self._arriving = ArrivingSessions(state, self._links, self._leaving, self._outputs.append)
         reserves = ServerUsers(state, domain).reserves
         self._draining = Draining(state, reserves, staying, self._links, self._leaving, self._outputs.append)
@@ -137,6 +140,8 @@ class SessionHandovers:
                     self._arriving.effective(given)
                 case SessionOwned():
                     self._arriving.owned(given)
+                case QueueReached():
+                    self._arriving.reached(given)
                 case TimerFired(key=key) if key == DRAIN:
                     self._draining.timer_fired()
                 case TimerFired(key=key) if key == FOLLOW:

@@ -16,9 +16,9 @@ Key = tuple[str, int]
 class Handover(msgspec.Struct, kw_only=True):
     """One session's way from server to server; each time is by the clock of the server whose step it is.
 
-    ``source`` and ``target`` are None if no record says them. ``notifications`` and ``bytes`` are those of the export.
-    ``taken_us`` is the first acknowledgement at the target, if a device was connected when the source fenced the
-    session, of a match that was generated at ``matched_us`` of the event at ``event_offset``.
+    ``source`` and ``target`` are None if no record says them. ``notifications`` and ``bytes`` are those of the whole
+    session. ``taken_us`` is the first acknowledgement at the target, if a device was connected when the source fenced
+    the session, of a match that was generated at ``matched_us`` of the event at ``event_offset``.
     """
 
     session: str

@@ -206,6 +206,9 @@ class UserFold:
                 self.times.started(entry.at_us)
             case "session_awaited" | "session_not_awaited" | "session_fenced" | "session_imported" | "export_dropped":
                 self._on_handover(entry)
+            case "queue_continued":
+                handover = self._moves.handover((entry.session or "", entry.first or 0))
+                handover.bytes = (handover.bytes or 0) + (entry.last or 0)
             case "status":
                 self.times.status(device, entry.value or "", entry.reason or "", entry.at_us)
             case "dialog_stored" if entry.value:

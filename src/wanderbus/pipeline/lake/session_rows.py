@@ -15,7 +15,7 @@ SESSION_KINDS: Final = dict.fromkeys(
     (
         *("attached", "dialog_stored", "status", "left"),
         *("session_awaited", "session_not_awaited", "session_fenced", "session_imported", "export_dropped"),
-        *("device_came", "device_gone"),
+        *("queue_continued", "device_came", "device_gone"),
     ),
     SESSIONS.name,
 )

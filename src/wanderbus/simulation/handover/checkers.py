@@ -13,6 +13,7 @@ from wanderbus.records import (
     Matched,
     Notified,
     Published,
+    QueueContinued,
     Replayed,
     SessionFenced,
     SessionImported,
@@ -46,7 +47,7 @@ class HandoverTruth:
         self.problems: list[str] = []
         self._nodes = nodes
         self._devices = devices
-        self.moves = 0
+        self.moves = self.pieces = 0
         self.published: dict[EventId, tuple[Event, int]] = {}
         """Events, each with the moment of its acceptance."""
         self.subscriptions: dict[str, MovedSubscription] = {}
@@ -91,6 +92,8 @@ class HandoverTruth:
                 self.subscriptions[identity].has_ended = True
             case SessionImported():
                 self.moves += 1
+            case QueueContinued():
+                self.pieces += 1
 
     def _notify(self, server: str, event: EventId, notified: Sequence[Notified]) -> None:
         for each in notified:

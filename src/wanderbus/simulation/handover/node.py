@@ -10,6 +10,7 @@ from wanderbus.broker.messages import DialogChanged
 from wanderbus.broker.sessions.handover_messages import DeviceLocated, MoveSession
 from wanderbus.broker.state.rows import decentralised_key, device_key
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES
 from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.parts import HANDOVERS
 from wanderbus.peers.session_owners import owns
@@ -34,9 +35,12 @@ class HandoverNode(DomainNode):
     requested = 0
     """Moves that were requested."""
 
+    piece_bytes = PIECE_BYTES
+    """Size of the pieces in which queues move, which the scenario sets."""
+
     def _make_handovers(self, state: BrokerState) -> SessionHandovers:
         networks = ServerNetworks({name: [network_near(name)] for name in (self.name, *self.others)})
-        return SessionHandovers(self.others, self.others, state, DOMAIN, self.config.roles, networks)
+        return SessionHandovers(self.others, self.others, state, DOMAIN, self.config.roles, networks, self.piece_bytes)
 
     def _request_links(self) -> None:
         super()._request_links()
@@ -68,10 +72,14 @@ class HandoverNode(DomainNode):
     def check_nothing_waits(self) -> Iterator[str]:
         """Yield what is still on its way though all is quiet."""
         yield from super().check_nothing_waits()
-        for what, table in (("exports", self.broker.state.exports), ("awaits", self.broker.state.awaited)):
-            if waiting := list(table):
-                yield f"{self.name} still {what} {waiting}"
         state = self.broker.state
+        incomplete = [each.key for each in state.sessions.values() if each.source]
+        left = [*state.exports, *state.rests]
+        for what, waiting in (("exports", left), ("awaits", list(state.awaited)), ("awaits the rest of", incomplete)):
+            if waiting:
+                yield f"{self.name} still {what} {waiting}"
+        if kept := state.events.rows.keys() - {entry.event.id for _, queue in state.queue.waiting() for entry in queue}:
+            yield f"{self.name} keeps the events {kept}, which wait nowhere"
         homes = {device_key(each.user, device) for each in state.sessions.values() for device in each.devices}
         for publisher in [key for key, _ in state.publishers.items() if key.endswith(decentralised_key(""))]:
             if publisher.removesuffix(decentralised_key("")).removesuffix("/outbox") not in homes:

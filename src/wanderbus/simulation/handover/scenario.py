@@ -26,6 +26,12 @@ from wanderbus.simulation.handover.node import OPERATOR, HandoverNode
 from wanderbus.subscription import EVERY_SUBJECT
 
 ACTIVE_S: Final = 20.0
+SMALL_PIECE_BYTES: Final = 300
+"""Size of the pieces in which queues move in every eighth world: two or three notifications."""
+
+SMALL_WINDOW: Final = 2
+"""Notifications that a device of these worlds is sent before it acknowledges one."""
+
 SUBJECTS: Final = ("A", "B", "C", "D")
 ROLES: Final[dict[str, Role]] = {OPERATOR: "administrator"}
 _KEY: Final = bytes(32)
@@ -42,6 +48,7 @@ class HandoverScenario(DomainScenario):
         "subscriptions": "subscriptions",
         "requested": "moves requested",
         "moves": "sessions moved",
+        "pieces": "pieces of queues that followed",
         "roamed": "devices that came near to another server",
         "visits": "calls of publishers at another server",
         "replies": "replies",
@@ -63,6 +70,7 @@ class HandoverScenario(DomainScenario):
         decentralised = draw.choice([(), SUBJECTS[:2], SUBJECTS[:2], SUBJECTS])
         merging = Merging(draw.choice(MODES), 0.7)
         window, self.links.delay_s_max = draw.choice([(1, 0.005), (256, 0.005), (256, 0.05), (3, 0.5), (256, 0.5)])
+        window = SMALL_WINDOW if self._has_long_queues else window
         config = BrokerConfig(
             sweep_s=None, unacknowledged_max=window, publisher_filter_lease_s=FILTER_LEASE_S, roles=ROLES
         )
@@ -85,6 +93,7 @@ class HandoverScenario(DomainScenario):
             channels = OwnChannels(directory, name, lambda subject: merging, own, others, b"1")
             node = HandoverNode(self.world, name, channels, self.engines.config(config, engine_subjects))
             node.others = others
+            node.piece_bytes = SMALL_PIECE_BYTES if self._has_long_queues else node.piece_bytes
             node.may_close = lambda link: True
             self._add_node(node)
             self.homes[name] = node
@@ -92,6 +101,11 @@ class HandoverScenario(DomainScenario):
             self._add_user(f"sip:u{number}@{DOMAIN}")
         for number in range(2 if seed % 6 == 5 else 0):
             self._add_visitor(f"sip:v{number}@{DOMAIN}")
+
+    @property
+    def _has_long_queues(self) -> bool:
+        """Return whether much waits in sessions that move, and the queues move in small pieces."""
+        return self.seed % 8 == 7
 
     def _add_visitor(self, user: str) -> None:
         """Add a device that publishes at one server and another."""
@@ -109,6 +123,7 @@ class HandoverScenario(DomainScenario):
         home, is_filtering = draw.choice(list(self.homes.values())), self.seed % 4 == 0
         for place in range(draw.choice([1, 1, 2])):
             delay_s = draw.choice([0.001, 0.02, 0.3] if is_filtering else [0.001, 0.02])
+            delay_s = 0.05 if self._has_long_queues else delay_s
             device = HandoverDevice(self.world, home, user, f"d{place} of {user}", delay_s, is_filtering=is_filtering)
             device.nodes = self.homes
             device.retry_s = 0.01, 1.0
@@ -124,6 +139,7 @@ class HandoverScenario(DomainScenario):
             "subscriptions": 0 if truth is None else len(truth.subscriptions),
             "notifications": 0 if truth is None else sum(len(each.notified) for each in truth.subscriptions.values()),
             "moves": 0 if truth is None else truth.moves,
+            "pieces": 0 if truth is None else truth.pieces,
             "roamed": self._roamed,
             "visits": sum(each.visits for each in self._visitors),
             "requested": sum(node.requested for node in self.homes.values()),
@@ -144,6 +160,8 @@ class HandoverScenario(DomainScenario):
         world.at_random(draw.choice([0, 3, 10]), 3.0, ACTIVE_S, self._change_subscriptions)
         if self.seed % 6 == 1:
             world.at_random(draw.choice([5, 15]), 3.0, ACTIVE_S, self._roam)
+        if self._has_long_queues:
+            world.at_random(draw.choice([4, 8]), 3.0, ACTIVE_S, self._move_long_queue)
         for visitor in self._visitors:
             world.at_random(draw.choice([2, 10]), 3.0, ACTIVE_S, visitor.move)
             world.at_random(30, 1.0, ACTIVE_S, partial(self._publish_by, visitor))
@@ -210,6 +228,16 @@ class HandoverScenario(DomainScenario):
             ):
                 if draw.random() < share:
                     self.world.after(draw.uniform(0.0, delay_s), trouble)
+
+    def _move_long_queue(self) -> None:
+        """Let a session move in which much waits, and often a server crash before all of it has followed."""
+        draw = self.world.random
+        for _ in range(draw.choice([20, 60])):
+            self._publish()
+        self.world.after(draw.uniform(0.0, 0.3), self._move_session)
+        if draw.random() < 0.5:
+            victim = draw.choice(list(self.homes.values()))
+            self.world.after(draw.uniform(0.2, 3.0), partial(self._crash_now, victim))
 
     def _roam(self) -> None:
         """Let a connected device come near to a server, the one that has its session or another."""

@@ -1,0 +1,86 @@
+"""Queue of a session that has left this server: cut into pieces for the next owner, in order (decision 0153).
+
+Nothing is added to it and nothing is read from it here. What the next owner has is forgotten.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from wanderbus.broker.queues.queue import NUMBERS_OF_BLOCK, SessionQueue
+from wanderbus.broker.queues.queue_items import Queued
+from wanderbus.broker.queues.stored_blocks import Block, QueuePiece
+from wanderbus.broker.state.rows import EventRow
+from wanderbus.event import EventId
+
+_ITEM_BYTES: Final = 64
+"""Size that is counted for each notification beside its event, and for each gap beside its numbers."""
+
+_NUMBER_BYTES: Final = 5
+
+
+class LeftQueue:
+    """The queues of one session."""
+
+    def __init__(self, queue: SessionQueue) -> None:
+        self.stored = queue
+        """The part that has not been forgotten, as it is stored."""
+        queue.queues.clear()
+        self._blocks = queue.blocks()
+
+    def piece(self, after: int, bytes_max: int) -> QueuePiece:
+        """Return what follows number ``after``, about as many bytes as are wanted; one notification may exceed them."""
+        return cut(self.stored, self._blocks, after, bytes_max)
+
+
+def cut(queue: SessionQueue, blocks: Sequence[int], after: int, bytes_max: float) -> QueuePiece:
+    """Return what follows number ``after`` in the ``blocks`` of a queue; it is all if ``bytes_max`` allows it."""
+    events: dict[EventId, EventRow] = {}
+    found: list[tuple[int, Block]] = []
+    size, through, is_last = 0, after, True
+    for number in blocks[bisect_left(blocks, (after + 1) // NUMBERS_OF_BLOCK) :]:
+        if is_last and (block := queue.block(number)) is not None:
+            for at, more in sorted(_sizes(queue, number, block).items()):
+                if at > after and is_last:
+                    is_last = not size or size + more <= bytes_max
+                    size, through = (size + more, at) if is_last else (size, through)
+            part = _part(block, number * NUMBERS_OF_BLOCK, after, through)
+            if part.entries or part.gaps:
+                found.append((number, part))
+            rows = (queue.waiting(number * NUMBERS_OF_BLOCK + each.place) for each in part.entries)
+            events |= {row.event.id: row.event for row in rows if row is not None}
+    return QueuePiece(after, through, tuple(found), tuple(events.values()), queue.covered(after), is_last)
+
+
+def _sizes(queue: SessionQueue, number: int, block: Block) -> dict[int, int]:
+    """Return the bytes of what begins at each number of a block."""
+    sizes: dict[int, int] = {}
+    for stored in block.entries:
+        at = number * NUMBERS_OF_BLOCK + stored.place
+        if (entry := queue.waiting(at)) is not None:
+            sizes[at] = len(entry.event.data) + _ITEM_BYTES
+    for gap in block.gaps:
+        more = _ITEM_BYTES + _NUMBER_BYTES * sum(map(len, gap.numbers.values()))
+        sizes[gap.number] = sizes.get(gap.number, 0) + more
+    return sizes
+
+
+def _part(block: Block, first: int, after: int, through: int) -> Block:
+    """Return what begins behind number ``after`` up to ``through`` in the block that begins at ``first``."""
+    entries = tuple([each for each in block.entries if after < first + each.place <= through])
+    gaps = tuple([each for each in block.gaps if after < each.number <= through])
+    return msgspec.structs.replace(block, entries=entries, gaps=gaps)
+
+
+def counted(queue: SessionQueue, through: int) -> tuple[int, int, int]:
+    """Return how many notifications, matches and bytes wait up to number ``through``."""
+    entries: list[Queued] = []
+    for entry in queue:
+        if entry.number > through:
+            break
+        entries.append(entry)
+    return len(entries), sum(each.waiting for each in entries), sum(len(each.event.data) for each in entries)

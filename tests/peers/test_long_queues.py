@@ -1,0 +1,165 @@
+"""A long queue follows its session in pieces: steps, order, crashes of both servers, and how much is on its way."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import ALICE, BOB
+from tests.peers.handover_town import KEY, Town
+from wanderbus.broker.queues.stored_blocks import QueuePiece
+from wanderbus.broker.state.exported_session import encode_piece
+from wanderbus.peers.handover.leaving_sessions import PIECES_MAX
+from wanderbus.peers.handover.messages import Move, MoveRefused, MoveTaken, RestWanted, parts_of
+from wanderbus.protocol import Notify
+from wanderbus.records import ExportTaken, QueueContinued, SessionImported
+
+COUNT = 20
+STEPS = [
+    ("south", "north", "export"),
+    ("north", "south", "RestWanted"),
+    *[("south", "north", "rest")] * PIECES_MAX,
+    *[("north", "south", "RestWanted"), ("south", "north", "rest")] * (COUNT // 2 - 1 - PIECES_MAX),
+    *[("north", "south", "RestWanted")] * (PIECES_MAX - 1),
+    ("north", "south", "MoveTaken"),
+]
+"""From the export on: of ten pieces, the first is in it."""
+
+
+def long_queue() -> Town:
+    """The session on its way, after the fence."""
+    town = Town(waiting=COUNT)
+    town["south"].move()
+    while not town["south"].broker.state.exports:
+        town.deliver()
+    town.trace.clear()
+    return town
+
+
+def received(town: Town) -> list[object]:
+    """Return what the phone gets at north, with an event that was published there after the fence."""
+    north = town["north"]
+    north.publish(north.attach(BOB, "desk", epoch=9), COUNT + 1)
+    return north.stream(north.attach(ALICE, "phone", epoch=9))
+
+
+def is_over(town: Town) -> bool:
+    """Return whether the whole session is at north, and nothing of it anywhere else."""
+    south, north = town["south"].broker.state, town["north"].broker.state
+    left = [*south.exports, *south.rests, *south.events.rows, *north.awaited]
+    return town["north"].has_session and not left and not south.queue.left(KEY) and not north.sessions[KEY].source
+
+
+def test_l02_a_long_queue_takes_these_steps_and_is_read_meanwhile() -> None:
+    town = long_queue()
+    north = town["north"]
+    while not north.written(QueueContinued):
+        town.deliver()
+    phone = north.attach(ALICE, "phone")
+    assert [each.number for each in north.received(phone, Notify)] == [1, 2, 3, 4]
+    assert not town["south"].ended
+    rows = {server: town[server].handovers.rows() for server in ("south", "north")}
+    assert [rows["south"]["north"]["leaving"], rows["north"]["south"]["arriving"]] == [1, 1]
+    town.run()
+    assert sorted(town.trace) == sorted(STEPS)
+    assert [each.number for each in north.received(phone, Notify)] == list(range(1, COUNT + 1))
+    assert town["south"].records_of_moves == ["SessionFenced", *["ExportTaken"] * 9, "ExportDropped"]
+    assert north.records_of_moves == ["SessionAwaited", "SessionImported", *["QueueContinued"] * 9]
+    assert is_over(town)
+
+
+def test_l02_no_more_than_some_pieces_are_on_their_way() -> None:
+    town = long_queue()
+    outstanding = []
+    while town.deliver():
+        kinds = [kind for *_, kind in town.trace]
+        sent = kinds.count("rest") + sum(sender == "south" for sender, *_ in town.sent)
+        outstanding.append(sent + 1 - kinds.count("RestWanted") if "RestWanted" in kinds else 0)
+    assert max(outstanding) == PIECES_MAX
+
+
+@pytest.mark.parametrize("what", ["cut", "replace", "south", "south with rows", "north", "north with rows"])
+def test_l02_each_notification_comes_once_in_order_if_anything_breaks_at_any_step(what: str) -> None:
+    for delivered in range(len(STEPS) + 1):
+        town = long_queue()
+        for name in ("south", "north"):
+            town[name].save()
+        for _ in range(delivered):
+            town.deliver()
+        if what in ("cut", "replace"):
+            link = town.link("south", "north")
+            if what == "replace":  # the new link opens before the other one closes
+                town.open("north", "south")
+                town.deliver()
+            town.cut(link)
+            if what == "cut":
+                town.open("south", "north")
+        else:
+            town.crash(what.split()[0], with_rows="rows" in what)
+        town.run()
+        assert is_over(town), delivered
+        assert len(town["north"].written(SessionImported)) == 1
+        assert len(town["north"].written(QueueContinued)) == COUNT // 2 - 1, delivered
+        assert received(town) == list(range(1, COUNT + 2)), delivered
+
+
+def test_l02_calls_go_to_the_target_once_it_has_the_head() -> None:
+    town = long_queue()
+    south = town["south"].broker.state
+    assert KEY in south.exports
+    while not town["south"].written(ExportTaken):
+        town.deliver()
+    assert KEY not in south.exports
+    assert KEY in south.rests
+
+
+def test_l02_a_session_moves_on_once_its_queue_is_whole() -> None:
+    town = long_queue()
+    while not town["north"].has_session:
+        town.deliver()
+    town["north"].move("east")
+    assert (
+        "the rest of the queue of the session 'default' is on its way here from south" in town["north"].ended[0].reason
+    )
+    town.run()
+    town["north"].move("south")
+    town.run()
+    assert town["north"].ended[-1].reason == ""
+    south = town["south"]
+    assert south.stream(south.attach(ALICE, "phone", epoch=9)) == list(range(1, COUNT + 1))
+    assert not [*south.broker.state.exports, *south.broker.state.rests]
+
+
+def test_a_third_server_neither_sends_the_rest_nor_takes_it() -> None:
+    town = long_queue()
+    while not town["north"].has_session:
+        town.deliver()
+    move = Move(ALICE, "default", town["north"].broker.state.sessions[KEY].owner_epoch)
+    piece = encode_piece(QueuePiece(after=2, through=40, is_last=True))
+    town.say("east", "north", *parts_of(move, "rest", piece))
+    assert not town["north"].written(QueueContinued)
+    town.say("east", "south", RestWanted(move, COUNT), MoveTaken(move))
+    assert town["south"].broker.state.exports
+    assert town["south"].broker.state.exports
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_l02_a_session_that_has_left_comes_back_from_nobody_but_its_next_owner(is_taken: bool) -> None:
+    town = long_queue()
+    while is_taken and not town["south"].written(ExportTaken):
+        town.deliver()
+    town.sent.clear()
+    town.links.clear()
+    town["south"].restart()  # it does not reach north
+    town.open("south", "east")
+    later = Move(ALICE, "default", town["south"].broker.state.sessions[KEY].owner_epoch + 1)
+    town.say("east", "south", *parts_of(later, "offer", b"\x90"))
+    assert town.answers("south") == [MoveRefused(later, "the session is on its way to north")]
+
+
+def test_a_piece_that_is_none_closes_the_link() -> None:
+    town = long_queue()
+    while not town["north"].has_session:
+        town.deliver()
+    move = Move(ALICE, "default", town["north"].broker.state.sessions[KEY].owner_epoch)
+    town.say("south", "north", *parts_of(move, "rest", b"?"))
+    assert "not a piece of a queue" in town["north"].closed[0].reason
