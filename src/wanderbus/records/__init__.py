@@ -14,6 +14,9 @@ from typing import Final
 import msgspec
 
 from wanderbus.event import DeclaredAttribute, Event, EventId
+from wanderbus.records.advertisements import Advertised as Advertised
+from wanderbus.records.advertisements import AdvertisementsCounted as AdvertisementsCounted
+from wanderbus.records.advertisements import AdvertisementsWithdrawn as AdvertisementsWithdrawn
 from wanderbus.records.bases import Record as Record
 from wanderbus.records.groups import GroupMoved as GroupMoved
 from wanderbus.records.groups import GroupPrepared as GroupPrepared
@@ -523,36 +526,6 @@ class SchemaDeclared(Record, frozen=True, tag="schema_declared", kw_only=True):
     version: int
     attributes: tuple[DeclaredAttribute, ...]
     by: str
-
-
-class Advertised(Record, frozen=True, tag="advertised", kw_only=True):
-    """A device declared that it will publish events of ``subject`` that match ``expression`` (SPEC A-17).
-
-    ``advertisement`` is the id of the declaration, which is used once.
-    """
-
-    user: str
-    session: str
-    device: str
-    advertisement: str
-    subject: str
-    expression: str
-    language: str = "eci"
-
-
-class AdvertisementsCounted(Record, frozen=True, tag="advertisements_counted", kw_only=True):
-    """This server knows what all servers of the domain want of the events that these advertisements declare.
-
-    So the events may be published here, also while the leaders of their channels are away (SPEC K-07, K-08).
-    """
-
-    advertisements: tuple[str, ...]
-
-
-class AdvertisementsWithdrawn(Record, frozen=True, tag="advertisements_withdrawn", kw_only=True):
-    """These advertisements have ended."""
-
-    advertisements: tuple[str, ...]
 
 
 AnyRecord = (
