@@ -72,6 +72,23 @@ def test_j08_a_leader_that_returns_has_lost_its_group_and_its_subscribers_read_a
     assert scene.read("s3") == ["e1", "e2", "e3", LEADER_REPLACED, "e4", "e5", "e6", "e7", "e8", "e9"]
 
 
+def test_j08_the_gap_of_a_former_leader_ends_where_it_gets_every_event(scene: Scene) -> None:
+    """Another subscription has counted at the next leader all the time, and gets one of the events in between."""
+    other = scene.phone("s1", user("other"))
+    other.subscribe("*", 'Uid == "e5"')
+    scene.wait()
+    scene.kill_leader()
+    assert scene.move("s2", at="s2", force=True) == []
+    scene.publish(scene.alice)
+    scene.wait()
+    scene.nodes["s1"].start()
+    scene.wait()
+    scene.publish(scene.alice)
+    scene.wait()
+    assert scene.read("s1") == ["e1", "e2", "e3", LEADER_REPLACED, "e7", "e8", "e9"]
+    assert other.uids() == [LEADER_REPLACED]
+
+
 def test_j08_events_of_a_former_leader_come_too_late_for_those_who_have_read_the_gap(scene: Scene) -> None:
     """They stay in its log, so nobody sees two orders."""
     scene.links.partition({"s3": 1})
@@ -182,3 +199,14 @@ def test_j08_a_leader_that_returns_in_time_goes_on_leading(scene: Scene) -> None
     (reason,) = scene.move("s2", at="s2", force=True)
     assert "without force" in reason
     assert scene.leaders() == [("s1", 1)] * 3
+
+
+def test_j08_a_second_force_waits_until_the_first_one_is_over(scene: Scene) -> None:
+    """The first one counts on what the other server has prepared for it."""
+    scene.kill_leader()
+    scene.slow("s3", "s2", 2.0)
+    assert scene.move("s2", at="s2", force=True, wait_s=3.0) == []
+    (reason,) = scene.move("s3", at="s3", force=True, wait_s=1.0)
+    assert reason == "s2 is about to lead channel group 0 by force; try again later"
+    scene.wait()
+    assert scene.leaders()[1:] == [("s2", 3)] * 2

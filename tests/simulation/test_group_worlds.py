@@ -8,15 +8,19 @@ import pytest
 
 from tests.simulation.noticing import is_noticed
 from wanderbus.broker.groups.group_move import GroupMove
+from wanderbus.broker.groups.groups import Groups
 from wanderbus.broker.groups.known_leaders import KnownLeaders
+from wanderbus.broker.groups.replaced_leaders import ReplacedLeaders
 from wanderbus.broker.publish.publishing import Publishing
+from wanderbus.broker.servers.arrivals import Arrivals
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.simulation.domains.group_scenario import GroupScenario
 from wanderbus.simulation.layers import Layer, replay_command
 from wanderbus.simulation.scenario import Result
 
-SEEDS = range(1, 11)
+SEEDS = (*range(1, 11), 16, 64, 68)
+"""In the last three, leaders are replaced by force."""
 Patch = pytest.MonkeyPatch
 
 
@@ -30,9 +34,16 @@ def test_every_promise_holds(results: list[Result]) -> None:
     assert failed == {}, [replay_command(Layer.GROUPS, seed) for seed in failed]
 
 
-def test_ten_seeds_have_enough_happening_in_them(results: list[Result]) -> None:
-    for field, least in (("moves", 8), ("stays", 10), ("events", 3_000), ("notifications", 3_000), ("crashes", 30)):
-        assert sum(result.counts[field] for result in results) > least, field
+def test_the_seeds_have_enough_happening_in_them(results: list[Result]) -> None:
+    for field, least in (
+        ("moves", 8),
+        ("stays", 10),
+        ("replaced", 3),
+        ("events", 3_000),
+        ("notifications", 3_000),
+        ("crashes", 30),
+    ):
+        assert sum(result.counts.get(field, 0) for result in results) > least, field
 
 
 def fence_at_once(patch: Patch) -> None:
@@ -67,6 +78,22 @@ def never_stay(patch: Patch) -> None:
     patch.setattr(KnownLeaders, "stay", lambda self, group: self._go_on_with(group))
 
 
+def deliver_late_events(patch: Patch) -> None:
+    patch.setattr(Arrivals, "_is_late", lambda self, given: False)
+
+
+def replace_leaders_without_a_gap(patch: Patch) -> None:
+    patch.setattr(ReplacedLeaders, "replace", lambda self, led: None)
+
+
+def join_at_once(patch: Patch) -> None:
+    patch.setattr(KnownLeaders, "_join", lambda self, given, led, head: self.adopt(led))
+
+
+def greet_behind_events(patch: Patch) -> None:
+    patch.setattr(Groups, "greet", lambda self, link: None)
+
+
 @pytest.mark.parametrize(
     ("break_product", "problem", "known"),
     [
@@ -77,6 +104,10 @@ def never_stay(patch: Patch) -> None:
         (accept_in_the_pause, "", (1, 11)),
         (want_nothing_at_the_target, " has missed ", (5, 11)),
         (never_stay, " still prepares ", (1, 2)),
+        (deliver_late_events, " has missed ", (8,)),
+        (replace_leaders_without_a_gap, " has no gap ", (16, 32)),
+        (join_at_once, " has missed ", (104,)),
+        (greet_behind_events, " know different leaders", (16, 44)),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

@@ -22,7 +22,7 @@ from wanderbus.broker.extensions import Extensions
 from wanderbus.broker.groups.group_loads import GroupLoads
 from wanderbus.broker.groups.group_move import TIMER as GROUP_MOVE
 from wanderbus.broker.groups.groups import Groups
-from wanderbus.broker.groups.known_leaders import use_leaders
+from wanderbus.broker.groups.leader_table import use_leaders
 from wanderbus.broker.groups.replaced_leaders import ReplacedLeaders
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.channel_history import ChannelHistory

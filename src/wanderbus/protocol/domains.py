@@ -173,11 +173,13 @@ class MovingGroup(msgspec.Struct, frozen=True, array_like=True):
 class GroupLeaders(BrokerMessage, frozen=True, tag=18):
     """All channel groups that have moved, and those of the sender that are about to: sent to servers alone.
 
-    It is sent on each new link if groups have moved, with each change, and to a server that asks about a move.
+    It is sent on each new link if groups have moved, with each change, and to a server that asks about a move. What the
+    sender has accepted before has numbers up to ``head`` in the session of the receiver.
     """
 
     led: tuple[LedGroup, ...]
     moving: tuple[MovingGroup, ...] = ()
+    head: int = 0
 
 
 class GroupPublishers(BrokerMessage, frozen=True, tag=19):

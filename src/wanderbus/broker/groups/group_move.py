@@ -119,6 +119,8 @@ class GroupMove:
     def _begin(self, link: Link, request: protocol.MoveGroup, group: int, present: Leader) -> None:
         if self._move is not None:
             raise Refused(f"channel group {self._move.moving.group} is on its way already; try again later")
+        if (row := self._state.groups.row(group)).is_forced:
+            raise Refused(f"{row.target} is about to lead channel group {group} by force; try again later")
         gone = {present.server} if request.force else set()
         for server in self._channels.others:
             if server not in gone and not any(

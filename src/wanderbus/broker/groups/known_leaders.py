@@ -7,13 +7,14 @@ group away is :mod:`wanderbus.broker.groups.group_move`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import partial
 from typing import Final
 
 from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
+from wanderbus.broker.groups.leader_table import fits, use_leaders
 from wanderbus.broker.groups.moving_group import Preparation, Report, head_for, taken_by
 from wanderbus.broker.groups.replaced_leaders import ReplacedLeaders
 from wanderbus.broker.interest.index_entries import subjects_of
@@ -27,8 +28,6 @@ from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.state.exported_session import decode_publishers
 from wanderbus.broker.state.replays import leader_span
 from wanderbus.broker.state.rows import GroupRow
-from wanderbus.broker.state.state import BrokerState
-from wanderbus.channels.directory import Leader
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.protocol.domains import (
@@ -53,20 +52,6 @@ PUBLISHERS_MAX: Final = 200_000
 def epochs_of(forced: bool) -> int:
     """Return the number of epochs by which a group advances that moves."""
     return _FORCED_EPOCHS if forced else 1
-
-
-def use_leaders(state: BrokerState, channels: OwnChannels | None) -> None:
-    """Let the channels have the leaders in the state, except those that do not fit the domain's file."""
-    if channels is None:
-        return
-    fitting = {group: row for group, row in state.groups.items() if fits(channels, group, row.servers)}
-    moved = {group: Leader(row.leader, row.epoch) for group, row in fitting.items() if row.leader}
-    channels.take_over(moved, {group: row.target for group, row in fitting.items() if row.target})
-
-
-def fits(channels: OwnChannels, group: int, servers: tuple[str, ...]) -> bool:
-    """Return whether a group that moved is one of the domain's file: ``servers`` lead those that have not moved."""
-    return group < channels.directory.groups.count and servers in ((), channels.founders)
 
 
 class KnownLeaders:
@@ -101,6 +86,8 @@ class KnownLeaders:
         self._replaced = replaced
         self._linked: set[str] = set()
         """Leaders to which this server has a link."""
+        self._joining: dict[int, tuple[LedGroup, int]] = {}
+        """Leaders that have replaced this one while it was gone, and the last number to pass over."""
         self._preparing: dict[int, Preparation] = {}
         self._taken: dict[int, int] = {}
         """Publishers that the leader of a group has sent."""
@@ -159,7 +146,7 @@ class KnownLeaders:
                 for group, row in self._state.groups.items()
                 if row.leader
             )
-            self._links.send(found, GroupLeaders(led, self._moving))
+            self._links.send(found, GroupLeaders(led, self._moving, head_for(self._state, found.user)))
 
     def link_changed(self, given: LeaderLinkChanged) -> None:
         """Ask a leader on a new link what has become of the moves that it had begun; it may have forgotten them."""
@@ -174,27 +161,33 @@ class KnownLeaders:
     def arrived(self, given: GroupsArrived) -> None:
         """Take a message of a leader: adopt leaders first, then give up and begin preparations."""
         match given.message:
-            case GroupLeaders(led=led, moving=moving):
-                for each in led:
-                    self._adopt_if_true(given.leader, each)
-                self._follow(given, moving)
+            case GroupLeaders():
+                for each in given.message.led:
+                    self._adopt_if_true(given, each, given.message.head)
+                self._follow(given, given.message)
             case GroupPublishers():
                 self._take_publishers(given, given.message)
 
-    def _adopt_if_true(self, sender: str, led: LedGroup) -> None:
+    def _adopt_if_true(self, given: GroupsArrived, led: LedGroup, head: int) -> None:
         """Adopt a leader if the present one says so, or the new one itself; if the present one was gone, anyone may."""
         table = self._channels.directory.table
         if not 0 <= led.group < len(table.leaders) or led.server not in table.servers:
             return
         present = table.leaders[led.group]
-        if led.epoch > present.epoch and (led.forced or sender in (present.server, led.server)):
+        if led.epoch <= present.epoch:
+            return
+        if led.forced and led.former == self._channels.server:
+            self._join(given, led, head)
+        elif led.forced or given.leader in (present.server, led.server):
             self.adopt(led)
 
-    def _follow(self, given: GroupsArrived, moving: Iterable[MovingGroup]) -> None:
+    def _follow(self, given: GroupsArrived, message: GroupLeaders) -> None:
         """Prepare the moves that a leader has begun, and no others of its groups."""
-        leaders, begun = self._channels.directory.table.leaders, {each.group: each for each in moving}
+        leaders, begun = self._channels.directory.table.leaders, {each.group: each for each in message.moving}
+        led = {each.group: each.epoch for each in message.led}
         for group, row in self._state.groups.items():
-            if self._decides(group, row) == given.leader and group not in begun:
+            is_given_up = group not in begun and led.get(group, 0) <= leaders[group].epoch
+            if is_given_up and self._decides(group, row) == given.leader:
                 self.stay(group)
         for group, each in begun.items():
             if not 0 <= group < len(leaders):
@@ -240,27 +233,43 @@ class KnownLeaders:
         self._preparing.pop(group, None)
         row = self._state.groups.row(group)
         if (row.target, row.is_forced) != (target, moving.forced):
-            prepared = records.GroupPrepared(
-                at_us=self._state.wall_us, group=group, target=target, epoch=moving.epoch, forced=moving.forced
-            )
-            self._write(prepared)
+            self._begin_to_want(moving)
             self._await(self._channels.server)
-            self._interest.leaders_changed(group, () if moving.forced else self._wanted(group))
         wanted: Collection[str] = [each.id for each in self._wanted(group)]
         if moving.forced:
             is_here = target == self._channels.server
             wanted = () if is_here else self._interest.prepare(group, target, self._wanted(group))
-        preparation = self._preparing[group] = Preparation(report, set(wanted), self._late_heads(moving))
-        for identity in wanted:
-            self._interest.when_effective(identity, None, partial(preparation.waiting.discard, identity))
+        preparation = Preparation(report, set(wanted), self._late_heads(moving))
+        self._await_interest(group, preparation)
 
         def published() -> None:
             preparation.is_published = True
 
         self._filters.give_up(lambda subject: self._channels.is_in(subject, group), published)
 
+    def _begin_to_want(self, moving: MovingGroup) -> None:
+        """Want the events of a group at its next leader, durably; the caller asks one that is forced for them."""
+        prepared = records.GroupPrepared(
+            at_us=self._state.wall_us,
+            group=moving.group,
+            target=moving.target,
+            epoch=moving.epoch,
+            forced=moving.forced,
+        )
+        self._write(prepared)
+        self._interest.leaders_changed(moving.group, () if moving.forced else self._wanted(moving.group))
+
+    def _await_interest(self, group: int, preparation: Preparation) -> None:
+        self._preparing[group] = preparation
+        for identity in list(preparation.waiting):
+            self._interest.when_effective(identity, None, partial(preparation.waiting.discard, identity))
+
     def go_on(self) -> None:
-        """Report what is prepared by now."""
+        """Report what is prepared by now, and adopt leaders behind what this server passes over."""
+        for group, (led, head) in list(self._joining.items()):
+            taken = self._state.leaders.get(led.server)
+            if (0 if taken is None else taken.number) >= head and not self._reads_past(group):
+                self.adopt(led)
         for group, each in list(self._preparing.items()):
             is_taken = all(taken_by(self._state, user) >= head for user, head in each.heads.items())
             if not each.waiting and each.is_published and is_taken and not self._reads_past(group):
@@ -270,6 +279,9 @@ class KnownLeaders:
     def _obstacle(self, moving: MovingGroup) -> str:
         """Return why a group cannot move while this server runs as it does, "" if it can."""
         leader = self._channels.directory.table.leaders[moving.group].server
+        row = self._state.groups.row(moving.group)
+        if row.is_forced and (row.target, True) != (moving.target, moving.forced):
+            return f"{row.target} is about to lead the group instead of a leader that is gone; try again later"
         if moving.forced and self.reaches(leader):
             return f"it has a link with {leader}, which leads the group; move the group without force"
         user = server_user(leader, self._domain)
@@ -311,6 +323,28 @@ class KnownLeaders:
     def _concerns(self, subscription: Subscription, group: int) -> bool:
         return any(self._channels.is_in(subject, group) for subject in subjects_of(subscription))
 
+    # Return of a leader that was replaced ---------------------------------------------------------------------------
+
+    def _join(self, given: GroupsArrived, led: LedGroup, head: int) -> None:
+        """Lead a group no longer; adopt the next leader behind what that has accepted before it knew this interest.
+
+        Until then its events are passed over, and events of devices here wait. One gap stands for all of this.
+        """
+        group, row = led.group, self._state.groups.row(led.group)
+        if (row.target, row.is_forced) != (led.server, True):
+            self._preparing.pop(group, None)
+            self._begin_to_want(MovingGroup(group, led.server, led.epoch, _NO_ATTEMPT, forced=True))
+            self._settled.paused.add(group)
+        if given.leader != led.server:
+            return  # it says so itself on its link
+        names = self._interest.prepare(group, led.server, self._wanted(group))
+        waiting = self._interest.waiting
+        if all(each not in waiting for each in names):
+            self._joining[group] = led, head
+            return
+        question = SendToLeader(given.leader, given.link, GroupPrepared(group, _NO_ATTEMPT))
+        self._await_interest(group, Preparation(lambda reason: self._journal.emit(question), set(names), {}, True))
+
     # Changes ----------------------------------------------------------------------------------------------------
 
     def stay(self, group: int) -> None:
@@ -325,6 +359,7 @@ class KnownLeaders:
         """Let a server lead a group from now on: publish there, and want its events there alone."""
         group, here = led.group, self._channels.server
         self._preparing.pop(group, None)
+        self._joining.pop(group, None)
         if led.forced:
             self._replaced.replace(led)
         moved = records.GroupMoved(

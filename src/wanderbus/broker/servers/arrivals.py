@@ -161,16 +161,19 @@ class Arrivals:
             self._links.notify(state.sessions[session_key(each.user, each.session)], each.subscriptions)
 
     def _is_late(self, given: EventArrived) -> bool:
-        """Return whether an event comes from a former leader, and a later one has replaced that because it was gone.
+        """Return whether the gap about a leader that was replaced, because it was gone, stands for an event.
 
-        The gap of every subscription stands for it. In its place, before the events of the next leader, it could be
-        delivered only if nobody had got these.
+        It comes from the former leader. Or that is this server, and does not know yet that it gets all of the next one.
         """
-        if self._channels is None or not self._state.groups.rows:
+        channels = self._channels
+        if channels is None or not self._state.groups.rows:
             return False
-        group = self._channels.ordered_group(given.event.subject)
-        row = self._state.groups.row(group) if group is not None else None
-        return row is not None and bool(row.forced_epoch) and row.leader != given.leader
+        if (group := channels.ordered_group(given.event.subject)) is None:
+            return False
+        row = self._state.groups.row(group)
+        if row.is_forced and row.target == given.leader and channels.leads(given.event.subject):
+            return True
+        return bool(row.forced_epoch) and row.leader != given.leader
 
     def _is_next(self, given: EventArrived | LeaderEventsLost) -> bool:
         """Return whether ``given`` follows what has arrived; else acknowledge a repeat, or ask for what is missing."""

@@ -121,9 +121,12 @@ class DomainScenario(Scenario):
         """Do what keeps the world from resting, again until it rests."""
 
     def _check_promises(self) -> None:
-        self._truth = DomainTruth(self.nodes, self.devices)
+        self._truth = self._make_truth()
         self.problems += self._truth.problems
         self._check_rest()
+
+    def _make_truth(self) -> DomainTruth:
+        return DomainTruth(self.nodes, self.devices)
 
     def _check_rest(self) -> None:
         """Check that nothing waits, now that all is quiet."""

@@ -82,33 +82,39 @@ class DomainTruth:
         if followed.past.has_failed and not leader.node.storage.log_begins:
             self.problems.append(f"{what} has failed, although {first.origin} keeps its log")
 
+    def era_of(self, event: EventId) -> int:
+        """Return in which era an event was accepted: only in different ones may an event be accepted again."""
+        return 0
+
     def check_acceptance(self, channel_of: Callable[[str], int] = lambda subject: 0) -> None:
         """Check that each event is in one log once, in the order of its stream, and that answers are true.
 
         Events of subjects for which ``channel_of`` differs may be accepted in another order.
         """
-        accepted: dict[str, EventId] = {}
+        accepted: dict[str, dict[int, EventId]] = {}
         for server in self.servers.values():
-            last: dict[tuple[str, str, int | None, int], int] = {}
+            last: dict[tuple[str, str, int | None, int, int], int] = {}
             for acceptance, event in server.published.values():
                 uid = str(event["Uid"])
                 offered = self.offered[uid]
                 stream = acceptance.user, acceptance.device, acceptance.epoch
                 if (stream, acceptance.number) != (offered.stream, offered.number):
                     self.problems.append(f"{uid} was accepted as number {acceptance.number} of {stream}")
-                if uid in accepted:
-                    self.problems.append(f"{uid} was accepted as {accepted[uid]} and as {acceptance.id}")
+                era = self.era_of(acceptance.id)
+                if era in accepted.setdefault(uid, {}):
+                    self.problems.append(f"{uid} was accepted as {accepted[uid][era]} and as {acceptance.id}")
                 # The numbers of an outbox rise on in its next epoch.
                 epoch = None if acceptance.outbox else acceptance.epoch
-                order = (*stream[:2], epoch, channel_of(event.subject))
+                order = (*stream[:2], epoch, channel_of(event.subject), era)
                 if acceptance.number <= last.get(order, 0):
                     self.problems.append(f"{uid} was accepted after number {last[order]} of its stream")
-                accepted[uid], last[order] = acceptance.id, acceptance.number
+                accepted[uid][era], last[order] = acceptance.id, acceptance.number
         for uid, offered in self.offered.items():
-            if offered.accepted is not None and accepted.get(uid) != offered.accepted:
-                self.problems.append(f"{uid} was answered with {offered.accepted}, it is {accepted.get(uid)}")
-            if offered.refused is not None and uid in accepted:
-                self.problems.append(f"{uid} was refused, and is {accepted[uid]}: {offered.refused}")
+            ids = [*accepted.get(uid, {}).values()]
+            if offered.accepted is not None and offered.accepted not in ids:
+                self.problems.append(f"{uid} was answered with {offered.accepted}, it is {ids}")
+            if offered.refused is not None and ids:
+                self.problems.append(f"{uid} was refused, and is {ids}: {offered.refused}")
         for offered in (
             each for device in self._devices if not device.may_be_refused for each in device.published.values()
         ):

@@ -1,7 +1,8 @@
 """Simulated ordered domain whose channel groups move from leader to leader while users publish (SPEC J-08).
 
 Everything of the ordered domain happens meanwhile: servers crash at every step with torn and lost writes, links break
-and are divided, disks fill, publishers filter.
+and are divided, disks fill, publishers filter. In some worlds leaders are gone for a while, or cut off with their
+devices, and are replaced by force.
 """
 
 from __future__ import annotations
@@ -17,21 +18,26 @@ from wanderbus.channels.directory import Directory
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode
-from wanderbus.simulation.domains.group_truth import GroupTruth
+from wanderbus.simulation.domains.domain_truth import DomainTruth
+from wanderbus.simulation.domains.group_truth import ForcedTruth, GroupTruth
 from wanderbus.simulation.domains.ordered_scenario import ACTIVE_S, OrderedScenario
 
 OPERATOR: Final = f"sip:operator@{DOMAIN}"
+_WITH_FORCE: Final = 4
+"""One of so many worlds has leaders that are replaced by force, if its publishers do not filter."""
+_FORCE_S: Final = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
+"""Times after the loss of a leader at which it is to be replaced: its links fail first."""
 _LAYOUT: Final = b"the only file"
 
 
 class GroupNode(DomainNode):
     """A server that is asked to move channel groups."""
 
-    def move_group(self, group: int, target: str) -> None:
+    def move_group(self, group: int, target: str, *, force: bool = False) -> None:
         """Move a group to another leader, whichever leads it now."""
         if self.alive:
-            self._note(f"moves group {group} to {target}")
-            self._visit(OPERATOR, protocol.MoveGroup(1, group, target))
+            self._note(f"moves group {group} to {target}{' by force' * force}")
+            self._visit(OPERATOR, protocol.MoveGroup(1, group, target, force))
 
 
 class GroupScenario(OrderedScenario):
@@ -42,6 +48,7 @@ class GroupScenario(OrderedScenario):
         "requests": "requested moves of channel groups",
         "moves": "moves of channel groups",
         "stays": "moves that were given up",
+        "replaced": "leaders that were replaced by force",
     }
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
@@ -49,6 +56,7 @@ class GroupScenario(OrderedScenario):
         self.requests = 0
         self._group_of = next(iter(self.nodes.values())).channels.directory.groups.group_of
         self.moved: GroupTruth | None = None
+        self._is_forcing = seed % _WITH_FORCE == 0 and not self._is_filtering and len(self.nodes) > 2
 
     def _channels(self, directory: Directory, name: str, names: Sequence[str]) -> OwnChannels:
         others = [each for each in names if each != name]
@@ -62,6 +70,8 @@ class GroupScenario(OrderedScenario):
 
     def counts(self) -> dict[str, float]:
         of_moves = {} if self.moved is None else {"moves": self.moved.moves, "stays": self.moved.stays}
+        if isinstance(self._truth, ForcedTruth):
+            of_moves["replaced"] = len({each[1:3] for several in self._truth.replacements.values() for each in several})
         return super().counts() | {"requests": self.requests, **of_moves}
 
     def _plan(self) -> None:
@@ -71,6 +81,8 @@ class GroupScenario(OrderedScenario):
             self.world.at(draw.uniform(2.0, ACTIVE_S), self._move_group)
         for _ in range(draw.choice([0, 40, 150])):
             self.world.at(draw.uniform(0.5, ACTIVE_S), self._publish)
+        for _ in range(draw.choice([2, 4, 8]) if self._is_forcing else 0):
+            self.world.at(draw.uniform(1.0, ACTIVE_S), self._lose_leader)
 
     def _move_group(self) -> None:
         """Move the group of a subject, while events of it are published; often a server crashes during that."""
@@ -88,9 +100,41 @@ class GroupScenario(OrderedScenario):
             crashing = self.nodes[draw.choice([leader, target, self._node().name])]
             self.world.after(draw.uniform(0.0, 0.5), partial(self._crash_soon, crashing))
 
+    def _lose_leader(self) -> None:
+        """Let a leader be gone, or cut off with its devices, and replace it while events of its group are published."""
+        draw, subject = self.world.random, self._subject()
+        group = self._group_of(subject)
+        leader = self._node().channels.directory.table.leaders[group].server
+        target = draw.choice([each for each in self.nodes if each != leader])
+        away_s = draw.choice([3.0, 6.0, 15.0])
+        if draw.random() < 0.3:
+            self.partitions += 1
+            self.links.partition({leader: 1})
+            self.world.after(away_s, lambda: self.links.partition({}))
+        else:
+            self._crash_now(self.nodes[leader], away_s)
+        for seconds in _FORCE_S:
+            self.world.after(seconds, partial(self._force, group, target))
+        for _ in range(draw.choice([3, 10, 30])):
+            publish = partial(self._device().publish, self._event(subject), outbox=draw.random() < 0.5)
+            self.world.after(draw.uniform(0.0, 1.5 * away_s), publish)
+        if draw.random() < 0.3:
+            self.world.after(draw.choice(_FORCE_S) + 0.1, partial(self._crash_soon, self.nodes[target]))
+
+    def _force(self, group: int, target: str) -> None:
+        """Replace the leader of a group; it is refused while anybody has a link with that."""
+        self.requests += 1
+        node = self.nodes[target]
+        assert isinstance(node, GroupNode)
+        node.move_group(group, target, force=True)
+
     def _crash_soon(self, node: DomainNode) -> None:
         """Crash a server when it next writes: each step of a move is a record at some server."""
         node.disk.on_append = lambda: self.world.after(0.0, lambda: self._crash_now(node))
+
+    def _make_truth(self) -> DomainTruth:
+        truth = ForcedTruth if self._is_forcing else DomainTruth
+        return truth(self.nodes, self.devices)
 
     def _check_promises(self) -> None:
         super()._check_promises()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from wanderbus.event import EventId
-from wanderbus.records import GroupMoved, GroupStays, OfGroups, Published
+from wanderbus.records import ArrivalsLost, GroupMoved, GroupStays, OfGroups, Published
+from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.domains.domain_truth import DomainTruth
-from wanderbus.simulation.domains.server_truth import ServerTruth
+from wanderbus.simulation.domains.server_truth import FollowedSubscription, ServerTruth
+from wanderbus.subscription import EVERY_SUBJECT
 
 
 class GroupTruth:
@@ -80,3 +83,114 @@ class GroupTruth:
         for name, node in self._nodes.items():
             if moving := [group for group, row in node.broker.state.groups.items() if row.target]:
                 self.problems.append(f"{name} still prepares moves of {moving}")
+
+
+class Replacement(NamedTuple):
+    """A record in the log of a server: in ``epoch`` another server leads the ``group`` than the one that was gone."""
+
+    offset: int
+    group: int
+    epoch: int
+    is_former: bool
+    """True in the log of the server that was gone."""
+    told: frozenset[str]
+    """Subscriptions that have a gap for it."""
+
+
+class ForcedTruth(DomainTruth):
+    """All logs of a domain in which leaders are replaced.
+
+    The *era* of an event is the number of such replacements in its channel group before it was accepted. An event whose
+    publish had no answer may be accepted once in each of several eras. Events may be missing behind a gap.
+    """
+
+    def __init__(self, nodes: Mapping[str, DomainNode], devices: Sequence[DomainDevice]) -> None:
+        self._group_of = next(iter(nodes.values())).channels.directory.groups.group_of
+        self._places: dict[EventId, tuple[int, int]] = {}
+        """Group and epoch in which each event was accepted."""
+        self.replacements = {name: self._follow(node) for name, node in nodes.items()}
+        super().__init__(nodes, devices)
+        for server in self.servers.values():
+            for each in self.replacements[server.node.name]:
+                self._check_place(server, each)
+
+    def _check_place(self, server: ServerTruth, replaced: Replacement) -> None:
+        """Check that every subscription of the group has the gap, and that events of the next leader are behind it."""
+        name = server.node.name
+        concerned = {
+            identity
+            for identity, each in server.followed.items()
+            if each.subscription.subject == EVERY_SUBJECT or self._group_of(each.subscription.subject) == replaced.group
+            if any(start < replaced.offset < end for start, end in each.lives)
+        }
+        if missing := sorted(concerned - replaced.told):
+            self.problems.append(f"{name} has no gap for {missing} at {replaced.offset}")
+        for origin, arrived in server.arrived.items():
+            for number, offset in arrived.items():
+                group, epoch = self._places[self.servers[origin].published[number][0].id]
+                if group == replaced.group and (epoch < replaced.epoch) != (offset < replaced.offset):
+                    self.problems.append(f"{name} has {number} of {origin} on the wrong side of its gap")
+
+    def _follow(self, node: DomainNode) -> list[Replacement]:
+        """Return the replacements in the log of a server, and note in which epochs it has accepted its events."""
+        epochs: dict[int, int] = {}
+        found, told = list[Replacement](), frozenset[str]()
+        for offset, record in enumerate(node.disk.records()):
+            if isinstance(record, GroupMoved):
+                epochs[record.group] = record.epoch
+                if record.forced:
+                    is_former = record.former == node.name
+                    found.append(Replacement(offset, record.group, record.epoch, is_former, told))
+            elif isinstance(record, Published):
+                group = self._group_of(record.event.subject)
+                self._places[record.acceptance.id] = group, epochs.get(group, 1)
+            lost = record.notified if isinstance(record, ArrivalsLost) else ()
+            told = frozenset(identity for each in lost for identity in each.subscriptions)
+        return found
+
+    def era_of(self, event: EventId) -> int:
+        """Return how many leaders of its group were replaced before an event was accepted."""
+        group, epoch = self._places[event]
+        forced = {each.epoch for several in self.replacements.values() for each in several if each.group == group}
+        return sum(each <= epoch for each in forced)
+
+    def _on_missed(
+        self, server: ServerTruth, event: EventId, followed: FollowedSubscription, start: int, end: int
+    ) -> None:
+        """Accept that an event is missed if its place is that of a gap."""
+        replacements = self.replacements[server.node.name]
+        if not any(self._explains(each, server, event, followed, start, end) for each in replacements):
+            super()._on_missed(server, event, followed, start, end)
+
+    def _explains(
+        self,
+        replaced: Replacement,
+        server: ServerTruth,
+        event: EventId,
+        followed: FollowedSubscription,
+        start: int,
+        end: int,
+    ) -> bool:
+        """Return whether an event is missed because of a replacement.
+
+        Either it is one of the former leader, and nothing has come that this has accepted later; or it is one of the
+        next leader, the subscription is at the former one, and nothing has come that was accepted earlier.
+        """
+        group, epoch = self._places[event]
+        if group != replaced.group or end < replaced.offset:
+            return False
+        is_told = followed.subscription.id in replaced.told
+        arrived = [
+            number
+            for number in server.arrived.get(event.origin, {})
+            if self._places[self.servers[event.origin].published[number][0].id] == (group, epoch)
+        ]
+        if epoch < replaced.epoch:
+            return (is_told or start > replaced.offset) and max(arrived, default=0) < event.number
+        published, lineage = self.servers[event.origin].published, server.node.channels.lineage
+        matching = [
+            number
+            for number in arrived
+            if followed.matches(published[number][1], lineage(published[number][1].subject))
+        ]
+        return replaced.is_former and is_told and event.number < min(matching, default=event.number + 1)
