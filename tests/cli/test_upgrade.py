@@ -11,7 +11,7 @@ from tests.cli.shell import one_line
 from wanderbus.cli.application import run
 from wanderbus.cli.domain.servers_asked import ServerAnswer
 from wanderbus.cli.domain.up import is_supervised
-from wanderbus.cli.domain.upgrade import ServerSeen, missing
+from wanderbus.cli.domain.upgrade import ServerSeen, links_of, missing
 from wanderbus.operator_rows import ProcessInfo, ServerInfo
 from wanderbus.runtime.files.domain_file import create_domain
 from wanderbus.runtime.files.file_modes import lock_file
@@ -20,19 +20,34 @@ from wanderbus.runtime.process_arguments import arguments_of
 FORMER = ProcessInfo("s1", "1", 100, 2)
 
 
+PAIR = {("s1", "s2"), ("s2", "s1")}
+
+
 def answer(server: str, *, started_us: int = 200, is_linked: bool = True) -> ServerAnswer[ServerSeen]:
-    others = [ServerInfo("other", is_linked=is_linked, is_settled=True, is_linked_here=True)]
+    """Return the answer of a server that has links with all, but not with s9, which has left."""
+    others = [
+        ServerInfo(each, is_linked=is_linked and each != "s9", is_settled=True, is_linked_here=True)
+        for each in ("s1", "s2", "s9")
+        if each != server
+    ]
     return ServerAnswer(server, "?", found=ServerSeen(ProcessInfo(server, "1", started_us, 2), others, []))
 
 
 def test_s02_a_server_is_back_once_it_has_another_process_and_all_have_their_links() -> None:
     def why(*answers: ServerAnswer[ServerSeen]) -> str:
-        return missing({each.server: each for each in answers}, FORMER)
+        return missing({each.server: each for each in answers}, FORMER, PAIR)
 
     assert why(answer("s1"), answer("s2", started_us=100)) == ""
     assert why(answer("s1", started_us=100), answer("s2")) == "s1 still has its former process"
-    assert why(answer("s1"), answer("s2", is_linked=False)) == "s2 does not have all its links yet"
+    assert why(answer("s1"), answer("s2", is_linked=False)) == "s2 does not have its link with s1 yet"
     assert why(ServerAnswer("s1", "?", error="refused"), answer("s2")) == "s1 does not answer yet"
+
+
+def test_links_that_a_server_did_not_have_before_and_those_with_servers_that_have_left_are_not_waited_for() -> None:
+    seen = {"s1": answer("s1"), "s2": answer("s2", is_linked=False)}
+    assert links_of(seen) == {("s1", "s2")}
+    assert links_of(seen, lambda other: True) == PAIR
+    assert missing(seen, FORMER, {("s1", "s2")}) == ""
 
 
 def test_a_server_is_supervised_while_domain_up_holds_its_lock_and_the_process_is_its_own(tmp_path: Path) -> None:

@@ -46,3 +46,9 @@ def test_a_unit_whose_subjects_are_on_several_servers_is_where_most_of_its_load_
     present = {"A1": 1, "A2": 2, "B1": 2, "B2": 2, "C1": 1, "D1": 1}
     plan = make_plan(LOADS, 2, present.__getitem__, unit_of=lambda subject: subject[0], slack=0.3)
     assert {name for name, each in plan.subjects.items() if each.moves_from is not None} == {"A2"}
+
+
+def test_subjects_of_a_server_that_is_not_planned_get_others_and_move_from_nowhere() -> None:
+    plan = make_plan(LOADS, 2, lambda subject: 1 if subject[0] == "A" else None, unit_of=lambda subject: subject[0])
+    assert all(each.moves_from is None for each in plan.subjects.values())
+    assert plan.subjects["A1"].server == 1

@@ -67,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True):
 def make_plan(
     loads: Mapping[str, int],
     servers: int,
-    present: Callable[[str], int] | None = None,
+    present: Callable[[str], int | None] | None = None,
     *,
     unit_of: Callable[[str], str] = str,
     slack: float = SLACK,
@@ -75,11 +75,12 @@ def make_plan(
 ) -> Plan:
     """Return the plan for subjects with these ``loads``, in microseconds, on so many ``servers``.
 
-    ``present`` returns the present server of a subject, as :meth:`Plan.server_of`. All subjects of one unit by
-    ``unit_of`` get the same server; each is its own unless that is given. ``slack`` and the errors are those of
-    :func:`place`.
+    ``present`` returns the present server of a subject, as :meth:`Plan.server_of`, None if that is not planned. All
+    subjects of one unit by ``unit_of`` get the same server; each is its own unless that is given. ``slack`` and the
+    errors are those of :func:`place`.
     """
-    now = {} if present is None else {subject: present(subject) - 1 for subject in loads}
+    servers_now = {} if present is None else {subject: present(subject) for subject in loads}
+    now = {subject: server - 1 for subject, server in servers_now.items() if server is not None}
     units = _units(loads, now, unit_of)
     placed = place(units.loads, servers, units.present if present else None, slack=slack)
     server_of = {subject: placed.server_of[unit_of(subject)] for subject in sorted(loads)}

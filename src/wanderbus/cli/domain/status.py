@@ -73,16 +73,10 @@ def leaders_by(several: Iterable[Sequence[GroupInfo]]) -> Mapping[int, Leader]:
     return {each.group: Leader(each.leader, each.epoch) for each in rows}
 
 
-def is_whole(others: Sequence[ServerInfo]) -> bool:
-    """Return whether a server has all links, and has confirmed all that the other servers want, as they have."""
-    return all(
-        other.is_linked is not False
-        and other.is_linked_here
-        and not other.trouble
-        and _is_confirmed(other)
-        and other.is_settled_here
-        for other in others
-    )
+def is_whole(other: ServerInfo) -> bool:
+    """Return whether a server has its links with another one, and both have confirmed what they want."""
+    is_linked = other.is_linked is not False and other.is_linked_here and not other.trouble
+    return is_linked and _is_confirmed(other) and other.is_settled_here
 
 
 def present_leaders(domain: EventDomain, several: Iterable[Sequence[GroupInfo]]) -> list[str]:
@@ -126,7 +120,7 @@ class _Line(NamedTuple):
 
     def has_problem(self) -> bool:
         """Return whether the server does not answer, or lacks a link or a confirmation."""
-        return not self.others or not is_whole(self.others)
+        return not self.others or not all(map(is_whole, self.others))
 
     def sum(self, name: str) -> int | None:
         """Return the sum of a figure about the others."""

@@ -7,7 +7,7 @@ import contextlib
 import os
 import shlex
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -34,6 +34,9 @@ _LOOK_S: Final = 0.5
 
 _SHOWN_S: Final = 2.0
 """Pause between two lines of progress."""
+
+START_S_MAX: Final = 10.0
+"""Time for which links are waited for at the begin."""
 
 STUCK_S_MAX: Final = 10.0
 """Time after which a server is restarted with the sessions that cannot move."""
@@ -79,7 +82,7 @@ def upgrade(
 ) -> None:
     """Restart all servers of a domain, one after another, for example to run another version of wanderbus.
 
-    Each server is drained, restarted, and takes sessions again once it has all its links; then comes the next one. No
+    Each server is drained, restarted, and takes sessions again once it has its links again; then comes the next one. No
     event is lost or repeated. Without a COMMAND, a server that 'domain up' runs on this computer is restarted by that;
     for others the command says what to do, and waits. Publishes to the channels that a server leads wait while it is
     restarted. With --move-groups they wait for some round trips, twice; but 'channel history' and --since then begin
@@ -131,14 +134,14 @@ class _Upgrade:
         self._json = json
         self._note = progress_note(json=json)
         self._moved = self._failed = 0
+        self._links: Set[tuple[str, str]] = frozenset()
         self._away: list[Step] = []
         """Moves of groups that have left the server which is restarted."""
 
     async def run(self) -> int:
         """Restart the servers; return how many moves of channel groups failed."""
         loop = asyncio.get_running_loop()
-        began, seen = loop.time(), await self._seen()
-        all_answering(seen)
+        began, seen = loop.time(), await self._at_start()
         restarted = 0
         try:
             for server, answer in seen.items():
@@ -199,7 +202,8 @@ class _Upgrade:
     def _led(self, seen: Answers, server: str) -> list[Step]:
         """Return moves of the groups that a server leads to the others in turn."""
         leaders = present_leaders(self._domain, (each.found.groups if each.found else () for each in seen.values()))
-        others = [each for each in self._domain.settings.servers_with("resolution") if each != server]
+        may_lead = self._domain.settings.servers_with("resolution") if "ordered" in self._domain.models else ()
+        others = [each for each in may_lead if each != server]
         led = [group for group, leader in enumerate(leaders) if leader == server]
         return [Step(server, others[place % len(others)], group=group) for place, group in enumerate(led) if others]
 
@@ -229,13 +233,32 @@ class _Upgrade:
         directory = self._connection.data_dir or existing_domain_file(self._file).parent
         return is_supervised(directory, server, pid)
 
+    async def _at_start(self) -> Answers:
+        """Return the answers of all servers, and note the links that they have, and are to have after each restart.
+
+        Servers with different files of the domain do not know each other, as after one was added or removed.
+        """
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + START_S_MAX
+        while True:
+            seen = await self._seen()
+            all_answering(seen)
+            self._links = links_of(seen)
+            every = links_of(seen, lambda other: True)
+            if self._links == every:
+                return seen
+            if loop.time() >= ends:
+                self._note("links", f"{_without(every - self._links)}; this is not waited for")
+                return seen
+            await asyncio.sleep(_LOOK_S)
+
     async def _whole(self, former: ProcessInfo | None = None) -> Answers:
-        """Return the answers of all servers once all have all links, and the ``former`` process has another one."""
+        """Return the answers of all servers once they have their links, and the ``former`` process has another one."""
         loop = asyncio.get_running_loop()
         shown_at = loop.time()
         while True:
             seen = await self._seen()
-            if not (why := missing(seen, former)):
+            if not (why := missing(seen, former, self._links)):
                 return seen
             if loop.time() - shown_at >= _SHOWN_S:
                 shown_at = loop.time()
@@ -276,13 +299,27 @@ async def _seen_by(operator: Operator) -> ServerSeen:
     )
 
 
-def missing(seen: Answers, former: ProcessInfo | None) -> str:
-    """Return why the domain is not whole, or why a server still has its ``former`` process; "" if all is well."""
+def links_of(seen: Answers, is_meant: Callable[[ServerInfo], bool] = is_whole) -> Set[tuple[str, str]]:
+    """Return the links between servers that were asked, as each of the two sees them; those that are whole."""
+    return {
+        (server, other.server)
+        for server, answer in seen.items()
+        for other in (answer.found.others if answer.found else ())
+        if other.server in seen and is_meant(other)
+    }
+
+
+def _without(links: Set[tuple[str, str]]) -> str:
+    server, other = min(links)
+    return f"{server} does not have its link with {other} yet"
+
+
+def missing(seen: Answers, former: ProcessInfo | None, links: Set[tuple[str, str]]) -> str:
+    """Return which of ``links`` is missing, or which server still has its ``former`` process; "" if all is well."""
     for each, answer in seen.items():
         if answer.found is None:
             return f"{each} does not answer yet"
         if answer.found.process == former:
             return f"{each} still has its former process"
-        if not is_whole(answer.found.others):
-            return f"{each} does not have all its links yet"
-    return ""
+    rest = links - links_of(seen)
+    return _without(rest) if rest else ""

@@ -119,10 +119,11 @@ def read_plan(path: Path) -> Plan:
 def _grouped(loads: Mapping[str, int], domain: EventDomain, present: Callable[[str], int] | None, slack: float) -> Plan:
     """Return a plan of whole channel groups; unless a ``present`` one is given, the leaders are those of the file."""
     lookup, leading = domain.directory.lookup, domain.settings.servers_with("resolution")
+    numbers = {server: number for number, server in enumerate(leading, 1)}
     return make_plan(
         {subject: load for subject, load in loads.items() if not domain.is_decentralised(subject)},
         len(leading),
-        present or (lambda subject: leading.index(lookup(subject).server) + 1),
+        present or (lambda subject: numbers.get(lookup(subject).server)),
         unit_of=lambda subject: str(lookup(subject).group),
         slack=slack,
     )
