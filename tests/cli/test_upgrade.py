@@ -15,7 +15,7 @@ from wanderbus.cli.domain.upgrade import ServerSeen, links_of, missing
 from wanderbus.operator_rows import ProcessInfo, ServerInfo
 from wanderbus.runtime.files.domain_file import create_domain
 from wanderbus.runtime.files.file_modes import lock_file
-from wanderbus.runtime.process_arguments import arguments_of
+from wanderbus.runtime.process_arguments import arguments_of, parent_of
 
 FORMER = ProcessInfo("s1", "1", 100, 2)
 
@@ -55,9 +55,12 @@ def test_a_server_is_supervised_while_domain_up_holds_its_lock_and_the_process_i
     assert not is_supervised(tmp_path, named, here)
     assert not (tmp_path / "running").exists()
     assert lock_file(tmp_path / "running") is not None
+    (tmp_path / "running").write_text(str(os.getppid()))
     assert is_supervised(tmp_path, named, here)
     assert not is_supervised(tmp_path, "s1 of another process", here)
-    assert arguments_of(2**30) == ()
+    (tmp_path / "running").write_text(str(here))
+    assert not is_supervised(tmp_path, named, here), "somebody else has started it"
+    assert (arguments_of(2**30), parent_of(2**30)) == ((), 0)
 
 
 def test_a_single_server_and_an_unusable_time_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

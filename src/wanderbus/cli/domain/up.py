@@ -42,7 +42,7 @@ from wanderbus.runtime.files.domain_file import (
 )
 from wanderbus.runtime.files.file_modes import lock_file
 from wanderbus.runtime.files.users_file import read_users
-from wanderbus.runtime.process_arguments import arguments_of
+from wanderbus.runtime.process_arguments import arguments_of, parent_of
 from wanderbus.settings.event_domain import EventDomainSettings
 
 _DATA_DIR: Final = Path("wanderbus-domain")
@@ -186,24 +186,29 @@ def _lock(directory: Path) -> Iterator[None]:
             f"the domain in {directory} runs already, by another 'domain up'; end that one, or give another --data-dir"
         )
     try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(descriptor)
 
 
 def is_supervised(directory: Path, server: str, pid: int) -> bool:
-    """Return whether ``domain up`` runs the domain in ``directory``, and process ``pid`` here is that ``server``.
+    """Return whether ``domain up`` runs the domain in ``directory``, and process ``pid`` here is its ``server``.
 
-    The id that a server in a container names may be that of another process here.
+    The id that a server in a container names may be that of another process here, and somebody may have started the
+    server by itself.
     """
     lock = directory / _LOCK
     try:
         descriptor = lock_file(lock) if lock.exists() else -1
+        if descriptor is None:
+            return lock.read_text() == str(parent_of(pid)) and server in arguments_of(pid)
     except OSError:
         return False
-    if descriptor is not None and descriptor >= 0:
+    if descriptor >= 0:
         os.close(descriptor)
-    return descriptor is None and server in arguments_of(pid)
+    return False
 
 
 async def _run(supervisor: Supervisor) -> None:
