@@ -1,8 +1,8 @@
 """Benchmark of sessions and channel groups that move between the servers of a domain, and of servers that restart.
 
 Three servers run as processes on loopback; agents are in this process. The pause is the longest one between two events
-of a stream of 100 a second around a move, beside the longest one in as much time without a move. Other sections: the
-rate of a drain, and a rolling restart beside that of a NATS cluster.
+of a stream of 100 a second around a move, beside the longest one in as much time without a move. Other sections: a
+session in which 64 MiB wait, the rate of a drain, and a rolling restart beside that of a NATS cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench import rolling_restart
+from bench import long_queue, rolling_restart
 from bench.broker_ours import connected
 from bench.broker_peer import Place, reading
 from bench.domain_servers import Cluster, cluster
@@ -29,7 +29,7 @@ from wanderbus.settings.event_domain import Model
 
 Row = Mapping[str, Any]
 
-SECTIONS: Final = ("gap", "group", "drain", "restart")
+SECTIONS: Final = ("gap", "queue", "group", "drain", "restart")
 PER_S: Final = 100.0
 AROUND_S: Final = 0.5
 """Time from the request of a move in which its pause is looked for."""
@@ -50,6 +50,10 @@ def main(arguments: list[str] | None = None) -> int:
         rows = [_gap(model, 6 if options.quick else 60) for model in ("ordered", "decentralised")]
         results += rows
         goals += _goals_of_gaps(rows)
+    if "queue" in options.sections:
+        row, found = long_queue.measure((8 if options.quick else 64) * 2**20)
+        results.append(row)
+        goals += found
     if "group" in options.sections:
         row = _gap("ordered", 6 if options.quick else 60, "channel group")
         results.append(row)

@@ -7,8 +7,8 @@ import pytest
 from tests.broker.desk import ALICE, BOB
 from tests.peers.handover_town import KEY, Town
 from wanderbus.broker.queues.stored_blocks import QueuePiece
-from wanderbus.broker.state.exported_session import encode_piece
-from wanderbus.peers.handover.leaving_sessions import PIECES_MAX
+from wanderbus.broker.state.exported_session import encode_export, encode_piece, export_session
+from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES, PIECES_MAX
 from wanderbus.peers.handover.messages import Move, MoveRefused, MoveTaken, RestWanted, parts_of
 from wanderbus.protocol import Notify
 from wanderbus.records import ExportTaken, QueueContinued, SessionImported
@@ -65,6 +65,25 @@ def test_l02_a_long_queue_takes_these_steps_and_is_read_meanwhile() -> None:
     assert town["south"].records_of_moves == ["SessionFenced", *["ExportTaken"] * 9, "ExportDropped"]
     assert north.records_of_moves == ["SessionAwaited", "SessionImported", *["QueueContinued"] * 9]
     assert is_over(town)
+
+
+def test_l02_the_messages_of_a_move_are_little_more_than_its_export() -> None:
+    town = Town(waiting=0, piece_bytes=PIECE_BYTES)
+    south = town["south"]
+    bob = south.attach(BOB, "desk", epoch=2)
+    for number in range(1, 1_001):
+        south.publish(bob, number, Filling="x" * 1_000)
+    whole = len(encode_export(export_session(south.broker.state, ALICE, "default", 2)))
+    south.move()
+    size = 0
+    while town.sent:
+        size += sum(len(payload) for *_, payload in town.sent)
+        waiting = len(town.sent)
+        for _ in range(waiting):
+            town.deliver()
+    assert is_over(town)
+    assert len(town["north"].written(QueueContinued)) >= 3
+    assert size <= 1.2 * whole, (size, whole)
 
 
 def test_l02_no_more_than_some_pieces_are_on_their_way() -> None:
