@@ -99,6 +99,7 @@ def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Fold
                 | records.SessionNotAwaited()
                 | records.SessionFenced()
                 | records.SessionImported()
+                | records.QueueContinued()
                 | records.ExportDropped()
             ) if record.user == user:
                 yield of_handover(offset, record)
@@ -117,7 +118,7 @@ def dropped(offset: int, record: records.Dropped) -> FoldEntry:
 def of_handover(offset: int, record: records.OfMoves) -> FoldEntry:
     own: dict[str, Any] = {"first": getattr(record, "owner_epoch", None), "reason": getattr(record, "cause", None)}
     own["value"] = getattr(record, "source", None) or getattr(record, "target", None)
-    if isinstance(record, records.SessionImported):
+    if isinstance(record, records.SessionImported | records.QueueContinued):
         own["last"] = len(record.export)
     kind = type(record).__struct_config__.tag
     return FoldEntry(getattr(record, "session", None), offset, record.at_us, str(kind), **own)
