@@ -82,8 +82,8 @@ def _next_steps(file: Path, server: str) -> Iterator[str]:
     yield f"{server} has left the domain of {file}"
     yield (
         f"next: stop {server}, then restart all other servers with this file, one after the other, as "
-        "'wanderbus domain upgrade' does. Where 'wanderbus domain up' runs them, end it and start it again. The data directory of "
-        f"{server} has the earlier events of the channels that it led: keep it, or its lake, for their history"
+        "'wanderbus domain upgrade' does. Where 'wanderbus domain up' runs them, end it and start it again. The data "
+        f"directory of {server} has the earlier events of the channels that it led: keep it, or its lake, for history"
     )
 
 
