@@ -320,9 +320,15 @@ def test_j11_an_earlier_copy_of_the_log_waits_for_a_server_that_had_joined(desk:
     assert desk.broker.diagnostics.missing == ["east", "north", "west"]
 
 
-def test_j11_a_server_that_joined_publishes_and_wants_nothing_directly_before_all_know_it(desk: LeaderDesk) -> None:
-    desk.joins, desk.layout, desk.own_leader = True, b"3", "north"
-    desk.restart()
+class JoiningDesk(LeaderDesk):
+    """A server that has joined the domain of ``north`` and ``west``, and is started for the first time."""
+
+    own_leader = "north"
+    joins = True
+
+
+def test_j11_a_server_that_joined_publishes_and_wants_nothing_directly_before_all_know_it() -> None:
+    desk = JoiningDesk()
     bob = desk.device()
     desk.send(bob, Publish(1, event(1, DECENTRALISED)))
     desk.send(bob, Subscribe(2, DECENTRALISED, "N > 0", None, (), this_device_only=False))

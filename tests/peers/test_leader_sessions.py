@@ -576,3 +576,13 @@ def test_a_leader_that_finds_its_log_rolled_back_is_asked_and_told_again(reporti
     assert given == [InterestLost("north")], "events of the meantime did not come"
     south.open()
     assert south.answers("north", protocol.Attachment(STREAM), protocol.Done(0, (row("North", "x < 3"),))) == []
+
+
+def test_j11_a_leader_that_has_left_gets_no_link_and_is_shown_only_while_something_waits_for_it() -> None:
+    table = LeaderTable(1, ("north", "south"), tuple(Leader(each, 1) for each in SERVERS))
+    directory = Directory(ChannelGroups(b"key", 3, pins=SUBJECTS), table)
+    sessions = LeaderSessions(OwnChannels(directory, "south", founders=SERVERS), epoch=77, positions={})
+    assert sessions.start() == [ConnectServer("north")]
+    assert [each.leader for each in sessions.statuses()] == ["north"]
+    sessions.step([ForwardPublish("east", publish_for(1, 1, "East"))], 0.0)
+    assert [each.leader for each in sessions.statuses()] == ["east", "north"]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.peers.test_links import Domain, connected
 from wanderbus.machine import TimerFired
+from wanderbus.peers.link_health import ServerHealth
 from wanderbus.peers.link_parameters import FIRST_LINK_S, REPORT_S
 from wanderbus.peers.messages import (
     ConnectServer,
@@ -177,3 +178,17 @@ def test_a_forged_refusal_changes_nothing() -> None:
     assert domain.machines["a"].dropped["forged"] == 1
     assert troubles(domain, "a") == []
     assert len(refusal) < len(domain.handshakes("a")[0])
+
+
+def test_j11_a_server_that_never_had_a_link_may_not_know_one_that_joined() -> None:
+    health = ServerHealth("s1", ("127.0.0.1", 5601), "; its domain file may lack s4")
+    health.wanted(0.0)
+    (report,) = health.look([], FIRST_LINK_S)
+    assert isinstance(report, PeerUnreachable)
+    assert report.reason.endswith(" s; its domain file may lack s4")
+    health.opened()
+    health.look([], FIRST_LINK_S + 1)
+    health.closed("it failed", FIRST_LINK_S + 2)
+    (report,) = health.look([], FIRST_LINK_S + 2 * REPORT_S)
+    assert isinstance(report, PeerUnreachable)
+    assert report.reason.endswith("; its last link was closed: it failed")

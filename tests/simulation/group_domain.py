@@ -56,18 +56,41 @@ class Domain:
         self.links = DomainLinks(self.world, self.nodes)
         self.events = 0
         for name in NAMES:
-            config = BrokerConfig(sweep_s=None, roles={OPERATOR: "administrator"}, unacknowledged_max=window)
-            node = self.nodes[name] = GroupNode(self.world, name, self.channels(name, leaders), config)
-            node.links, node.is_fixed = self.links, False
-            node.start()
+            self.add(name, self.channels(name, leaders), window)
         self.wait()
 
+    def add(self, name: str, channels: OwnChannels, window: int = 256) -> None:
+        """Start another server."""
+        config = BrokerConfig(sweep_s=None, roles={OPERATOR: "administrator"}, unacknowledged_max=window)
+        node = self.nodes[name] = GroupNode(self.world, name, channels, config)
+        node.links, node.is_fixed = self.links, False
+        node.start()
+
+    def change(self, gone: str, joining: str) -> None:
+        """Let one server leave, and another one join; it comes first, and the others are started again after it."""
+        self.nodes.pop(gone).crash(lose_rows=False)
+        present = (*self.nodes, joining)
+        self.add(joining, self.channels(joining, present, names=present, joins=True))
+        for name in self.nodes:
+            if name != joining:
+                self.nodes[name].crash(lose_rows=True)
+                self.nodes[name].channels = self.channels(name, present, names=present)
+                self.nodes[name].start()
+
     @staticmethod
-    def channels(name: str, leaders: tuple[str, ...], layout: bytes = b"1") -> OwnChannels:
+    def channels(
+        name: str,
+        leaders: tuple[str, ...],
+        layout: bytes = b"1",
+        names: tuple[str, ...] = NAMES,
+        *,
+        joins: bool = False,
+    ) -> OwnChannels:
         groups = ChannelGroups(KEY, 3, pins={"A": 0, "B": 1, "C": 2})
         table = LeaderTable(1, leaders, (Leader("s1", 1), Leader("s1", 1), Leader("s2", 1)))
         directory = Directory(groups, table)
-        return OwnChannels(directory, name, others=[each for each in NAMES if each != name], layout=layout)
+        others, founders = [each for each in names if each != name], leaders if names == NAMES else NAMES
+        return OwnChannels(directory, name, others=others, layout=layout, founders=founders, joins=joins)
 
     def wait(self, seconds: float = 20.0) -> None:
         self.world.run(self.world.now + seconds)

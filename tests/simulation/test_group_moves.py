@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.group_domain import NAMES, Domain, user
+from tests.simulation.group_domain import NAMES, Domain, Phone, user
 from wanderbus import protocol
 from wanderbus.broker.groups.group_move import PAUSE_S
 from wanderbus.records import GroupMoved, GroupPrepared, GroupStays, Published
@@ -245,3 +245,24 @@ def test_j08_a_changed_file_keeps_moved_groups_if_the_same_servers_may_lead(
     domain.publish(alice)
     domain.wait()
     assert bob.uids() == ["e1", "e2", "e3"]
+
+
+def test_j11_a_server_that_joins_learns_who_leads_the_groups_of_one_that_has_left(domain: Domain) -> None:
+    bob = domain.phone("s3", user("bob"))
+    bob.subscribe("A", "everything")
+    domain.wait()
+    assert [domain.move("s2"), domain.move("s3", at="s2")] == [[], []]
+    domain.change("s1", "s4")
+    carol = Phone(domain.world, domain.nodes["s4"], user("carol"), "phone", 0.001)
+    carol.subscribe("A", "everything")
+    domain.publish(carol)
+    domain.wait()
+    assert bob.uids() == ["e1", "e2", "e3"]
+    domain.publish(domain.phone("s2", user("alice")))
+    domain.wait()
+    assert [bob.uids(), carol.uids()[-3:]] == [[f"e{number}" for number in range(1, 7)], ["e4", "e5", "e6"]]
+    assert domain.leaders() == [("s3", 3)] * 3
+    assert domain.move("s4", at="s3") == []
+    domain.publish(carol)
+    domain.wait()
+    assert [bob.uids()[-3:], domain.accepted_at("s4")] == [["e7", "e8", "e9"]] * 2

@@ -91,8 +91,10 @@ class LeaderSessions:
 
     def start(self) -> list[ConnectServer]:
         """Return the requests for links to all leaders that are in the domain."""
-        table, others = self._channels.directory.table, self._channels.others
-        return [ConnectServer(leader) for leader in self._sessions if leader in (*table.servers, *others)]
+        return [ConnectServer(leader) for leader in self._sessions if self._is_present(leader)]
+
+    def _is_present(self, leader: str) -> bool:
+        return leader in self._channels.directory.table.servers or leader in self._channels.others
 
     def has(self, server: str) -> bool:
         """Return whether there is a session at ``server``."""
@@ -108,7 +110,7 @@ class LeaderSessions:
         return {leader: session.interest for leader, session in self._sessions.items()}
 
     def statuses(self) -> list[LeaderStatus]:
-        """Return the state of the session at each leader."""
+        """Return the state of the session at each leader; one that has left is shown if something waits for it."""
         return [
             LeaderStatus(
                 leader,
@@ -119,6 +121,7 @@ class LeaderSessions:
                 session.position.number,
             )
             for leader, session in self._sessions.items()
+            if self._is_present(leader) or session.waiting_publishes or session.interest.wanted()
         ]
 
     def step(self, inputs: Iterable[Input | Output], now: float) -> list[AboutServers]:

@@ -22,15 +22,19 @@ from wanderbus.peers.messages import PeerUnreachable, ServerReachable
 
 
 class ServerHealth:
-    """View of another server at ``address``: what was seen of it, and what was reported."""
+    """View of another server at ``address``: what was seen of it, and what was reported.
 
-    def __init__(self, server: str, address: Address) -> None:
+    ``never`` is added to the report if it has had no link with this server yet.
+    """
+
+    def __init__(self, server: str, address: Address, never: str = "") -> None:
         self.difference = ""
         """Difference of the domain files of the two, which prevents a link; "" without one, or if nothing is known."""
         self.report = ""
         """Reason of the present report; "" if the server can be reached, as far as is known."""
         self._server = server
         self._address = address
+        self._never = never
         self._closed_at: float | None = None
         """Time since which a link is wanted and closed; None if it is open or not wanted."""
         self._has_opened = False
@@ -103,6 +107,7 @@ class ServerHealth:
                         f"it sends from {shown(self._elsewhere)}, and the domain file here has {address}",
                     )
                 after = f"; its last link was closed: {self._failure}" if self._failure else ""
+                after = after if self._has_opened else self._never
                 return "away", f"{address} has not answered for {closed_s:.1f} s{after}"
         elif stuck_s:
             return "away", f"{address} has acknowledged nothing for {stuck_s:.1f} s"

@@ -107,6 +107,7 @@ class ServerLinks:
     :param config: reliable UDP; ``consume_at_once`` and ``keepalive_s`` are replaced
     :param tables: digests of the tables of the domain's file that have to be equal, by their names
     :param keepalive_s: time without own packets after which a link carries a PING, seconds
+    :param joins: True for a server that joined the domain later: others may not know it
     :param reset_key: secret that outlives the process, for resets after a restart; b"" for none
     :raises ConfigurationError: a public key cannot be used; the message begins with the server
     :raises ValueError: a name is empty or too long, or ``keepalive_s`` is not above 0
@@ -126,6 +127,7 @@ class ServerLinks:
         config: RudpConfig | None = None,
         keepalive_s: float = KEEPALIVE_S,
         reset_key: bytes = b"",
+        joins: bool = False,
     ) -> None:
         self.dropped: Counter[str] = Counter()
         self._name = name
@@ -141,7 +143,8 @@ class ServerLinks:
                 raise ConfigurationError(f"servers.{server}.public_key: no X25519 public key; correct it") from None
             self._opening[server], self._accepting[server] = ours, theirs
         self._tables = TableComparison(tables)
-        self._health = {server: ServerHealth(server, address) for server, address in self._addresses.items()}
+        never = f"; its domain file may lack {name}" if joins else ""
+        self._health = {server: ServerHealth(server, address, never) for server, address in self._addresses.items()}
         self._looks = False
         """True if the timer of the next look at all links is set."""
         self._config = msgspec.structs.replace(

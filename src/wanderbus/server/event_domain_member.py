@@ -129,6 +129,7 @@ class EventDomainMember:
             new_link=itertools.count(FIRST_LINK).__next__,
             tables=self._tables,
             reset_key=reset_key,
+            joins=channels.joins,
         )
         epoch, positions = max(1, state.wall_us), dict(state.leaders.items())
         leaders = LeaderSessions(
