@@ -90,7 +90,8 @@ class Domain:
         table = LeaderTable(1, leaders, (Leader("s1", 1), Leader("s1", 1), Leader("s2", 1)))
         directory = Directory(groups, table)
         others, founders = [each for each in names if each != name], leaders if names == NAMES else NAMES
-        return OwnChannels(directory, name, others=others, layout=layout, founders=founders, joins=joins)
+        left = [each for each in NAMES if each not in names]
+        return OwnChannels(directory, name, others=others, layout=layout, founders=founders, left=left, joins=joins)
 
     def wait(self, seconds: float = 20.0) -> None:
         self.world.run(self.world.now + seconds)

@@ -7,7 +7,9 @@ import pytest
 from tests.simulation.group_domain import NAMES, Domain, Phone, user
 from wanderbus import protocol
 from wanderbus.broker.groups.group_move import PAUSE_S
+from wanderbus.broker.servers.server_users import server_user
 from wanderbus.records import GroupMoved, GroupPrepared, GroupStays, Published
+from wanderbus.simulation.domains.domain_node import DOMAIN
 from wanderbus.simulation.domains.group_scenario import OPERATOR
 from wanderbus.subscription import Since
 
@@ -252,6 +254,9 @@ def test_j11_a_server_that_joins_learns_who_leads_the_groups_of_one_that_has_lef
     bob.subscribe("A", "everything")
     domain.wait()
     assert [domain.move("s2"), domain.move("s3", at="s2")] == [[], []]
+    domain.phone("s1", user("dora")).subscribe("C", "everything")
+    domain.wait()
+    sessions_of = [domain.nodes["s2"].broker.state.sessions_of(server_user("s1", DOMAIN))]
     domain.change("s1", "s4")
     carol = Phone(domain.world, domain.nodes["s4"], user("carol"), "phone", 0.001)
     carol.subscribe("A", "everything")
@@ -266,3 +271,5 @@ def test_j11_a_server_that_joins_learns_who_leads_the_groups_of_one_that_has_lef
     domain.publish(carol)
     domain.wait()
     assert [bob.uids()[-3:], domain.accepted_at("s4")] == [["e7", "e8", "e9"]] * 2
+    sessions_of.append(domain.nodes["s2"].broker.state.sessions_of(server_user("s1", DOMAIN)))
+    assert [[bool(each.subscriptions) for each in several] for several in sessions_of] == [[True], []]

@@ -69,7 +69,7 @@ from wanderbus.broker.servers.diagnostics import Diagnostics
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.leader_messages import InterestMerged
 from wanderbus.broker.servers.peer_events import PeerEvents
-from wanderbus.broker.servers.server_users import ServerUsers
+from wanderbus.broker.servers.server_users import ServerUsers, server_user
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.sessions.devices import Devices
 from wanderbus.broker.sessions.handover_messages import FormerServerSilent, PastReported, SessionMoveEnded
@@ -400,6 +400,8 @@ class Broker:
         self._groups.start()
         self._subscriptions.end_patterns_without_events()
         self._subscriptions.end_left_behind()
+        if (channels := self._settled.channels) is not None:
+            self._devices.presence.forget_servers(server_user(each, self.config.domain) for each in channels.left)
         self._devices.presence.start()
         self._filters.start()
         self._rollback.start(reason)

@@ -19,6 +19,7 @@ class OwnChannels:
     :param decentralised: the decentralised channels; None if all are ordered
     :param others: the other servers of the domain
     :param founders: the servers that lead the groups which have not moved; unless given, all that may lead
+    :param left: servers that have left the domain for good
     :param joins: True for a server that joined the domain later: the others may not know it yet
     :param layout: identifies all that determines where events and interest go; the same at servers that have a link
     """
@@ -33,6 +34,7 @@ class OwnChannels:
         layout: bytes = b"",
         *,
         founders: Iterable[str] | None = None,
+        left: Iterable[str] = (),
         joins: bool = False,
     ) -> None:
         self._of_file = directory.table
@@ -46,6 +48,7 @@ class OwnChannels:
         self.others = tuple(others)
         self.layout = layout
         self.founders = self._of_file.servers if founders is None else tuple(founders)
+        self.left = tuple(left)
         self.joins = joins
         self.parents = directory.groups.hierarchy.parents
         self.lineage = directory.groups.hierarchy.lineage

@@ -56,6 +56,7 @@ class EventDomainMember:
         if self._key.public.hex() != servers[name].public_key.lower():
             raise ConfigurationError(f"event_key: the key is not that of {name} in {file}; copy keys/{name}.key here")
         self._tables = shared_tables(self.domain)
+        self._left = tuple(each for each in servers if each not in present)
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -107,6 +108,7 @@ class EventDomainMember:
             [each for each in settings.present if each != self.name],
             layout_of(self._tables),
             founders=settings.founders("resolution"),
+            left=self._left,
             joins=settings.servers[self.name].joined is not None,
         )
 
@@ -170,7 +172,7 @@ class EventDomainMember:
             has_ordered="ordered" in domain.models,
             has_decentralised=has_decentralised,
             joined=len(domain.settings.servers) - len(domain.settings.founders()),
-            left=domain.settings.servers.keys() - domain.settings.present.keys(),
+            left=self._left,
         )
 
     def _merging_of(self, subject: str) -> Merging:

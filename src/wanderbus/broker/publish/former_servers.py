@@ -115,7 +115,10 @@ class FormerServers:
         if not self._links.is_open(link) or servers[-1:] != (given.server,):
             return
         known = given.past
-        following = "" if known.next_server == self._state.server else known.next_server
+        assert self._decentralised is not None
+        # A server that has left is empty: what it knew has gone elsewhere with the device's session.
+        is_asked = known.next_server in self._decentralised.channels.others
+        following = known.next_server if is_asked else ""
         if known.publishers or self._state.devices[link.key].gone_to != following:
             came = records.DeviceCame(
                 at_us=self._state.wall_us,

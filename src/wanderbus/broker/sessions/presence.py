@@ -155,6 +155,15 @@ class Presence:
             if reason in _FOR_GOOD or not former.ended:
                 self._ends.remove(former)
 
+    def forget_servers(self, users: Iterable[str]) -> None:
+        """Remove the sessions of servers that have left the domain: nobody reads there, and no event is to wait."""
+        for session in [each for user in users for each in self._state.sessions_of(user)]:
+            self._ends.end_subscriptions(session)
+            for device in list(session.devices):
+                self.left(session.user, session.name, device, "left_domain")
+            self._ends.give_up(session)
+            self._servers.users.discard(session.user)
+
     def make_room(self, link: Link, name: str) -> protocol.RequestRefused | None:
         """Make room for the device of ``link`` in its session ``name``; return the refusal if everything is in use."""
         refusal = self._make_room(link, name)

@@ -67,6 +67,11 @@ class SessionEnds:
         self._links.release(session)
         self._subscriptions.forget_session(session)
 
+    def end_subscriptions(self, session: SessionRow) -> None:
+        """End all subscriptions of a session that nobody will read."""
+        for identity in list(session.subscriptions):
+            self._subscriptions.end(self._state.subscriptions[identity].subscription, "asked")
+
     def sweep(self) -> None:
         """Remove sessions that are over and whose ended subscriptions cannot be renewed any more.
 

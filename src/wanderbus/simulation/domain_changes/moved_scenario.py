@@ -67,7 +67,9 @@ class Layout(msgspec.Struct, frozen=True):
         others = [each for each in (*servers, *self.joined) if each not in (server, *self.left)]
         layout = str(self.tables or self.number).encode()
         joins = server in self.joined
-        return OwnChannels(directory, server, self.merging_of, decentralised, others, layout, joins=joins)
+        return OwnChannels(
+            directory, server, self.merging_of, decentralised, others, layout, left=self.left, joins=joins
+        )
 
     def merging_of(self, subject: str) -> Merging:
         """Return the merging of every channel."""
