@@ -210,3 +210,22 @@ def test_j08_a_second_force_waits_until_the_first_one_is_over(scene: Scene) -> N
     assert reason == "s2 is about to lead channel group 0 by force; try again later"
     scene.wait()
     assert scene.leaders()[1:] == [("s2", 3)] * 2
+
+
+def test_j08_a_leader_by_force_that_is_gone_is_replaced_although_the_former_one_awaits_it(scene: Scene) -> None:
+    """The former leader knows from the third server who leads, and cannot ask that one where its gap ends."""
+    scene.kill_leader()
+    assert scene.move("s2", at="s2", force=True) == []
+    scene.publish(scene.alice)
+    scene.wait()
+    scene.nodes["s2"].crash(lose_rows=False)
+    scene.nodes["s1"].start()
+    scene.wait()
+    assert scene.move("s3", at="s3", force=True) == []
+    scene.nodes["s2"].start()
+    scene.wait()
+    assert scene.leaders() == [("s3", 5)] * 3
+    scene.publish(scene.alice)
+    scene.wait()
+    assert scene.read("s1") == ["e1", "e2", "e3", LEADER_REPLACED, LEADER_REPLACED, "e7", "e8", "e9"]
+    assert scene.read("s3") == [*scene.read("s2")[:8], "e7", "e8", "e9"]

@@ -86,8 +86,8 @@ class KnownLeaders:
         self._replaced = replaced
         self._linked: set[str] = set()
         """Leaders to which this server has a link."""
-        self._joining: dict[int, tuple[LedGroup, int]] = {}
-        """Leaders that have replaced this one while it was gone, and the last number to pass over."""
+        self._joining: dict[int, tuple[LedGroup, int | None]] = {}
+        """Leaders that have replaced this one while it was gone, and the last number to pass over, once it is known."""
         self._preparing: dict[int, Preparation] = {}
         self._taken: dict[int, int] = {}
         """Publishers that the leader of a group has sent."""
@@ -194,6 +194,10 @@ class KnownLeaders:
                 continue
             decides = each.target if each.forced else leaders[group].server
             report = partial(self._reply, given.leader, given.link, each)
+            joining = self._joining.get(group) if each.forced else None
+            if joining is not None and not self.reaches(joining[0].server):
+                self.adopt(joining[0])  # it is gone, too: nobody can say what it has accepted
+                leaders = self._channels.directory.table.leaders
             if decides == given.leader and leaders[group].epoch == each.epoch - epochs_of(each.forced):
                 self.prepare(each, report)
             elif each.forced:
@@ -268,7 +272,8 @@ class KnownLeaders:
         """Report what is prepared by now, and adopt leaders behind what this server passes over."""
         for group, (led, head) in list(self._joining.items()):
             taken = self._state.leaders.get(led.server)
-            if (0 if taken is None else taken.number) >= head and not self._reads_past(group):
+            is_taken = head is not None and (0 if taken is None else taken.number) >= head
+            if is_taken and not self._reads_past(group):
                 self.adopt(led)
         for group, each in list(self._preparing.items()):
             is_taken = all(taken_by(self._state, user) >= head for user, head in each.heads.items())
@@ -335,6 +340,7 @@ class KnownLeaders:
             self._preparing.pop(group, None)
             self._begin_to_want(MovingGroup(group, led.server, led.epoch, _NO_ATTEMPT, forced=True))
             self._settled.paused.add(group)
+        self._joining.setdefault(group, (led, None))
         if given.leader != led.server:
             return  # it says so itself on its link
         names = self._interest.prepare(group, led.server, self._wanted(group))
