@@ -52,8 +52,10 @@ class HandoverTruth:
         """Events, each with the moment of its acceptance."""
         self.subscriptions: dict[str, MovedSubscription] = {}
         self._uids: dict[str, EventId] = {}
-        self._notified: dict[tuple[str, str, str, EventId], Notified] = {}
-        """Notification of each event in each session at each server, without subscriptions that read the past."""
+        self._came: set[tuple[str, str]] = set()
+        """Servers to which subscriptions have come, each with the id of such a subscription."""
+        self._together: dict[tuple[str, str, str, EventId], Notified] = {}
+        """Notification of each event in each session at such a server, for subscriptions that have come alone."""
         records = {name: list(node.disk.records()) for name, node in nodes.items()}
         for each in (one for several in records.values() for one in several):
             if isinstance(each, Subscribed) and not is_server(each.subscription.owner):
@@ -90,20 +92,26 @@ class HandoverTruth:
                     self._notify(name, one.id, [notified])
             case Unsubscribed(subscription=identity) if identity in self.subscriptions:
                 self.subscriptions[identity].has_ended = True
-            case SessionImported():
+            case SessionImported(export=export):
                 self.moves += 1
+                self._came |= {(name, row.subscription.id) for row in decode_export(export).subscriptions}
             case QueueContinued():
                 self.pieces += 1
 
     def _notify(self, server: str, event: EventId, notified: Sequence[Notified]) -> None:
         for each in notified:
             if not is_server(each.user):
-                if not any(self.subscriptions[identity].subscription.since for identity in each.subscriptions):
-                    before = self._notified.setdefault((server, each.user, each.session, event), each)
-                    if before is not each:
-                        self.problems.append(f"{each.user} has {event} in two notifications, {before} and {each}")
+                self._check_together(server, event, each)
                 for identity in each.subscriptions:
                     self._add(identity, each.number, event)
+
+    def _check_together(self, server: str, event: EventId, notified: Notified) -> None:
+        """Check that all subscriptions of a session that has moved get an event together, unless one reads the past."""
+        several = [self.subscriptions[identity].subscription for identity in notified.subscriptions]
+        if all((server, each.id) in self._came and each.since is None for each in several):
+            before = self._together.setdefault((server, notified.user, notified.session, event), notified)
+            if before is not notified:
+                self.problems.append(f"{notified.user} has {event} in two notifications, {before} and {notified}")
 
     def _add(self, identity: str, number: int, event: EventId) -> None:
         followed = self.subscriptions[identity]
