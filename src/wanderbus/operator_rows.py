@@ -73,7 +73,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
     ``queued_max`` is the largest number of matches that were ``queued`` at once. ``acknowledgements`` are the times
     until a device acknowledged a match, from its notification on. ``absences`` are the times for which its devices were
-    DISCONNECTED, those that have ended.
+    DISCONNECTED, those that have ended. The rest of the queue comes from the server ``arriving_from``, which had the
+    session before; it is "" if everything is here.
     """
 
     user: str
@@ -92,6 +93,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     queued_max: int = 0
     acknowledgements: DurationsInfo = DurationsInfo()
     absences: DurationsInfo = DurationsInfo()
+    arriving_from: str = ""
     cut: tuple[str, ...] = ()
 
 

@@ -22,7 +22,18 @@ from wanderbus.broker.state.exported_session import encode_piece
 from wanderbus.broker.state.rows import SessionRow
 from wanderbus.event import Position
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Leave, Notify, Read, Reader, RequestRefused, Unsubscribe
+from wanderbus.protocol import (
+    OPERATIONS,
+    Inspect,
+    Leave,
+    Listing,
+    Notify,
+    Purge,
+    Read,
+    Reader,
+    RequestRefused,
+    Unsubscribe,
+)
 from wanderbus.records import Dropped, QueueContinued, SessionFenced
 from wanderbus.subscription import QueuePolicy
 
@@ -391,3 +402,21 @@ def test_l02_a_pattern_begins_once_all_of_the_queue_is_here() -> None:
     answer = move.target.subscribe(phone, text, subject="", language="pattern")
     assert isinstance(answer, RequestRefused)
     assert "on its way here from south" in answer.reason
+
+
+def test_l02_an_operator_sees_that_the_rest_is_on_its_way_and_purges_later() -> None:
+    move = LongMove()
+    office = move.target.attach(ALICE, "office", session=OPERATIONS, reads=False)
+
+    def source() -> object:
+        move.target.send(office, Inspect(4, "sessions", ALICE))
+        rows = move.target.received(office, Listing)[-1].rows
+        (found,) = [row["arriving_from"] for row in rows if row["session"] == "default"]
+        return found
+
+    assert source() == "south"
+    answer = move.target.ask(office, Purge(5, ALICE, "default", None))
+    assert isinstance(answer, RequestRefused)
+    assert "is on its way here from south" in answer.reason
+    move.go_on()
+    assert source() == ""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
 import pytest
 
 from tests.broker.desk import ALICE, BOB
 from tests.peers.handover_town import KEY, Town
-from wanderbus.broker.queues.stored_blocks import QueuePiece
-from wanderbus.broker.state.exported_session import encode_export, encode_piece, export_session
+from wanderbus.broker.queues.stored_blocks import QueuePiece, StoredGap
+from wanderbus.broker.state.exported_session import decode_export, encode_export, encode_piece, export_session
 from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES, PIECES_MAX
 from wanderbus.peers.handover.messages import Move, MoveRefused, MoveTaken, RestWanted, parts_of
 from wanderbus.protocol import Notify
@@ -175,10 +179,73 @@ def test_l02_a_session_that_has_left_comes_back_from_nobody_but_its_next_owner(i
     assert town.answers("south") == [MoveRefused(later, "the session is on its way to north")]
 
 
-def test_a_piece_that_is_none_closes_the_link() -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda piece: b"?",
+        lambda piece: changed(piece, events=piece.events[1:]),
+        lambda piece: changed(piece, through=piece.after),
+        lambda piece: changed(piece, after=piece.through, through=piece.through + 9),
+        lambda piece: entries(piece, place=70),
+        lambda piece: entries(piece, origin=3),
+        lambda piece: entries(piece, match=3),
+        lambda piece: entries(piece, place=5),
+        lambda piece: matching(piece, "of-bob"),
+        lambda piece: changed(piece, covered=(("of-bob", 9),)),
+        lambda piece: gap(piece, 1),
+        lambda piece: gap(piece, 99),
+    ],
+)
+def test_a_piece_that_is_none_closes_the_link_and_changes_nothing(damage: Callable[[QueuePiece], bytes]) -> None:
     town = long_queue()
-    while not town["north"].has_session:
+    north = town["north"]
+    of_bob = north.subscribed(north.attach(BOB, "desk")).id
+    while not north.has_session:
         town.deliver()
-    move = Move(ALICE, "default", town["north"].broker.state.sessions[KEY].owner_epoch)
-    town.say("south", "north", *parts_of(move, "rest", b"?"))
-    assert "not a piece of a queue" in town["north"].closed[0].reason
+    left = town["south"].broker.state.queue.left(KEY)
+    assert left is not None
+    piece, length = left.piece(2, 300), len(north.log)
+    move = Move(ALICE, "default", north.broker.state.sessions[KEY].owner_epoch)
+    data = damage(piece).replace(b"\xa6of-bob", b"\xd9" + bytes([len(of_bob)]) + of_bob.encode())
+    town.say("south", "north", *parts_of(move, "rest", data))
+    assert "a piece of a queue" in north.closed[0].reason
+    assert len(north.log) == length
+
+
+def test_l02_a_piece_or_an_export_that_is_none_of_the_session_changes_nothing() -> None:
+    town = long_queue()
+    south, north = town["south"].broker.state, town["north"]
+    of_bob = north.subscribed(north.attach(BOB, "desk"))
+    exported = decode_export(south.exports[KEY].export)
+    row = msgspec.structs.replace(exported.subscriptions[0], subscription=of_bob)
+    for lie in ({"subscriptions": (row,)}, {"ended": (row,)}, {"events": ()}):
+        length, link = len(north.log), town.link("south", "north")
+        move = Move(ALICE, "default", south.sessions[KEY].owner_epoch)
+        data = encode_export(msgspec.structs.replace(exported, **lie))
+        town.say("south", "north", *parts_of(move, "export", data))
+        assert "not one of this session" in north.closed[-1].reason
+        assert (len(north.log), link in town.links) == (length, False)
+        town.open("south", "north")
+
+
+def changed(piece: QueuePiece, **values: Any) -> bytes:
+    return encode_piece(msgspec.structs.replace(piece, **values))
+
+
+def entries(piece: QueuePiece, **values: Any) -> bytes:
+    """Change every entry of the only block."""
+    ((number, block),) = piece.blocks
+    several = tuple(msgspec.structs.replace(each, **values) for each in block.entries)
+    return changed(piece, blocks=((number, msgspec.structs.replace(block, entries=several)),))
+
+
+def matching(piece: QueuePiece, subscription: str) -> bytes:
+    ((number, block),) = piece.blocks
+    several = tuple(msgspec.structs.replace(each, subscriptions=(subscription,)) for each in block.matches)
+    return changed(piece, blocks=((number, msgspec.structs.replace(block, matches=several)),))
+
+
+def gap(piece: QueuePiece, at: int) -> bytes:
+    ((number, block),) = piece.blocks
+    gaps = (StoredGap("x", at, at, {"y": 1}, {}),)
+    return changed(piece, blocks=((number, msgspec.structs.replace(block, gaps=gaps)),))

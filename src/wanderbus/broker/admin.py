@@ -286,8 +286,13 @@ class Admin:
         """Drop one step of the notifications that waited when the purge began; the row counts the matches."""
         session = self._session(request)
         self._check_subscription(session, request.subscription)
+        if session.source:
+            raise Refused(
+                f"the rest of the queue of the session {session.name!r} is on its way here from {session.source}; "
+                "try again later"
+            )
         first, through = self._place(request.after)
-        last = int(through) if _is_number(through) else session.here_through
+        last = int(through) if _is_number(through) else session.next - 1
         purged = session.dropped.get("purged", 0)
         behind = self._drop(session, first, last, request.subscription)
         purged = session.dropped.get("purged", 0) - purged

@@ -70,6 +70,7 @@ class Listings:
             "dropped": session.dropped,
             "restricted": session.restricted,
             "queued_max": session.queued_max,
+            "arriving_from": session.source,
             "acknowledgements": session.acknowledgements,
             "absences": session.absences,
             **self._unread(session),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.errors import RemoteProtocolError
+from wanderbus.errors import Refused, RemoteProtocolError
 from wanderbus.event import CopiedItem, Gap, Notification
 from wanderbus.operator_rows import SubscriptionInfo
 from wanderbus.protocol.session_copy import SessionCopy
@@ -23,7 +23,15 @@ _PIECE_BYTES: Final = 16_384
 
 
 async def copy_of(operator: Operator, user: str, session: str) -> SessionCopy:
-    """Return a copy of a session: what waits when it is read, without what comes while it is."""
+    """Return a copy of a session: what waits when it is read, without what comes while it is.
+
+    Raise :class:`Refused` while a part of the queue is at another server.
+    """
+    sources = [each.arriving_from async for each in operator.sessions(user) if each.session == session]
+    if any(sources):
+        raise Refused(
+            f"the rest of the queue of the session {session!r} is on its way from {sources[0]}; try again later"
+        )
     rows = [row async for row in operator.subscriptions(user) if row.session == session]
     copied = [_subscription(row) for row in rows if row.language != PATTERN and row.device is None]
     copy = SessionCopy(user, session, wall_us(), tuple(copied), (), len(rows) - len(copied))

@@ -76,6 +76,36 @@ def _part(block: Block, first: int, after: int, through: int) -> Block:
     return msgspec.structs.replace(block, entries=entries, gaps=gaps)
 
 
+def subscriptions_of(piece: QueuePiece) -> set[str]:
+    """Return the subscriptions that a piece names."""
+    blocks = [block for _, block in piece.blocks]
+    names = {name for block in blocks for match in block.matches for name in match.subscriptions}
+    return names | {gap.subscription for block in blocks for gap in block.gaps} | {name for name, _ in piece.covered}
+
+
+def is_sound(piece: QueuePiece) -> bool:
+    """Return whether a piece of another server can be added to a queue: each item in its place, with its event."""
+    events, last = {row.id for row in piece.events}, piece.after
+    for number, block in piece.blocks:
+        first, end = number * NUMBERS_OF_BLOCK, (number + 1) * NUMBERS_OF_BLOCK
+        for each in block.entries:
+            at = first + each.place
+            if (
+                not last < at < end
+                or not 0 <= each.origin < len(block.origins)
+                or not 0 <= each.match < len(block.matches)
+            ):
+                return False
+            if EventId(*block.origins[each.origin], each.number) not in events:
+                return False
+            last = at
+        if not all(
+            max(piece.after + 1, first) <= each.number < end and each.number <= each.last for each in block.gaps
+        ):
+            return False
+    return last <= piece.through
+
+
 def counted(queue: SessionQueue, through: int) -> tuple[int, int, int]:
     """Return how many notifications, matches and bytes wait up to number ``through``."""
     entries: list[Queued] = []

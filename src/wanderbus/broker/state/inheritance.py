@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from wanderbus.broker.queues.left_queue import subscriptions_of
 from wanderbus.broker.queues.stored_blocks import Block, QueuePiece
 from wanderbus.broker.state.engine_events import successor_of
 from wanderbus.broker.state.rows import SubscriptionRow, device_key
@@ -35,11 +36,9 @@ def inherit(state: BrokerState, successor: SubscriptionRow, ended: SubscriptionR
 
 def inherited(state: BrokerState, piece: QueuePiece) -> QueuePiece:
     """Return a piece of a queue for the subscriptions that have the queues by now."""
-    names = {name for _, block in piece.blocks for match in block.matches for name in match.subscriptions}
-    names |= {gap.subscription for _, block in piece.blocks for gap in block.gaps} | {name for name, _ in piece.covered}
     heirs = {
         name: successor_of(state, row).subscription.id
-        for name in names
+        for name in subscriptions_of(piece)
         if (row := state.tombstones.get(name)) is not None and row.successor
     }
     if not heirs:

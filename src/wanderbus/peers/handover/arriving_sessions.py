@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Set
 from typing import Final
 
+from wanderbus.broker.queues.left_queue import is_sound, subscriptions_of
+from wanderbus.broker.queues.stored_blocks import QueuePiece
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     AwaitSession,
@@ -183,6 +185,9 @@ class ArrivingSessions:
         session = exported.session
         if (session.user, session.name, session.owner_epoch, exported.source) != (*move.key, move.owner_epoch, server):
             raise RemoteProtocolError("an export is that of another session", None)
+        first = QueuePiece(0, session.next, exported.blocks, exported.events)
+        rows = (*exported.subscriptions, *exported.ended)
+        self._check_piece(move, first, {row.subscription.id for row in rows})
         awaited, here = self._state.awaited.get(session.key), self._state.sessions.get(session.key)
         is_awaited = awaited is not None and (awaited.source, awaited.owner_epoch) == (server, move.owner_epoch)
         is_here = here is not None and not here.is_fenced and here.owner_epoch == move.owner_epoch
@@ -196,13 +201,24 @@ class ArrivingSessions:
 
     def _continue(self, server: str, move: Move, data: bytes) -> None:
         """Continue the queue of a session that has come from ``server``."""
-        decode_piece(data)
+        self._check_piece(move, decode_piece(data))
         here = self._state.sessions.get(session_key(*move.key))
         if here is not None and here.owner_epoch > move.owner_epoch:
             self._send(server, MoveTaken(move))
         elif here is not None and here.owner_epoch == move.owner_epoch and here.source in (server, ""):
             self._sources[move.key] = server, move
             self._emit(ContinueQueue(*move.key, move.owner_epoch, data))
+
+    def _check_piece(self, move: Move, piece: QueuePiece, named: Set[str] = frozenset()) -> None:
+        """Raise :class:`RemoteProtocolError` for an invalid piece, and for subscriptions of another session in it."""
+        foreign = any(self._is_foreign(each, move) for each in named | subscriptions_of(piece))
+        if foreign or not is_sound(piece):
+            raise RemoteProtocolError("a piece of a queue is not one of this session", None)
+
+    def _is_foreign(self, identity: str, move: Move) -> bool:
+        """Return whether a subscription is known here as one of another session."""
+        row = self._state.known(identity)
+        return row is not None and (row.subscription.owner, row.subscription.session) != move.key
 
     def _send(self, server: str, message: Message) -> None:
         self._links.send(server, encode(message), self._emit)
