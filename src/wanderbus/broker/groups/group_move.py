@@ -6,7 +6,7 @@
 
 Before the fence everything rolls back by itself: which moves have begun is not stored, and every other server gives up
 what it has prepared once the leader names the move no longer. The fence is one record, after which the next leader has
-to lead.
+to lead. If the leader is gone, the next one does all this in its place, without pause and rows (decision 0152).
 """
 
 from __future__ import annotations
