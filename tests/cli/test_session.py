@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from tests.cli.shell import one_line
@@ -111,7 +112,8 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> An
 
 def test_the_sessions_of_all_servers_are_listed_with_their_server(asked: Any) -> None:
     server = at(server_user("s2", "example.org"))
-    domain = Domain(s1=[at(BOB, "default", PHONE, TABLET), server, at(BOB, "")], s2=[at(BOB, "work")], s3=[])
+    coming = msgspec.structs.replace(at(BOB, "work"), arriving_from="s1")
+    domain = Domain(s1=[at(BOB, "default", PHONE, TABLET), server, at(BOB, "")], s2=[coming], s3=[])
     status, out, err = asked(domain, "list")
     assert (status, err) == (0, "")
     assert [line.split() for line in out.splitlines()] == [
@@ -122,9 +124,9 @@ def test_the_sessions_of_all_servers_are_listed_with_their_server(asked: Any) ->
     status, out, err = asked(domain, "list", "--json")
     assert (status, err) == (0, "")
     first, second = map(json.loads, out.splitlines())
-    counts = {"connected": 1, "devices": 2, "subscriptions": 2, "waiting": 7}
+    counts = {"connected": 1, "devices": 2, "subscriptions": 2, "waiting": 7, "arriving_from": None}
     assert first == {"user": BOB, "session": "default", "server": "s1", **counts}
-    assert (second["session"], second["server"]) == ("work", "s2")
+    assert (second["session"], second["server"], second["arriving_from"]) == ("work", "s2", "s1")
 
 
 def test_a_server_that_does_not_answer_is_named_and_the_status_is_1(asked: Any) -> None:

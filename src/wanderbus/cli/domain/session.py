@@ -218,6 +218,7 @@ def _row(place: _Place) -> Mapping[str, object]:
         "devices": len(row.devices),
         "subscriptions": row.subscriptions,
         "waiting": row.queued,
+        "arriving_from": row.arriving_from or None,
     }
 
 
