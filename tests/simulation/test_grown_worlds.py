@@ -11,6 +11,9 @@ from tests.simulation.noticing import is_noticed
 from wanderbus.broker.servers import settled_interest
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.settled_interest import SettledInterest
+from wanderbus.broker.state import state as broker_state
+from wanderbus.broker.state.rows import SettledRow
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.simulation.domain_changes.grown_scenario import GrownScenario
 from wanderbus.simulation.scenario import Result
@@ -41,7 +44,7 @@ def test_eight_seeds_have_enough_happening_in_them(results: list[Result]) -> Non
 
 
 def announce_at_once(patch: Patch) -> None:
-    patch.setattr(SettledInterest, "_is_joining", property(lambda self: False))
+    patch.setattr(SettledInterest, "is_joining", property(lambda self: False))
     add = InterestRequests.add
 
     def joined(self: InterestRequests, subscriptions: Any) -> None:
@@ -65,6 +68,13 @@ def number_by_name(patch: Patch) -> None:
     patch.setattr(DecentralisedChannels, "__init__", by_name)
 
 
+def hold_interest_back_again(patch: Patch) -> None:
+    def met(state: BrokerState, name: str) -> None:
+        state.settled.put(name, SettledRow())
+
+    patch.setattr(broker_state, "apply_met", met)
+
+
 def wait_for_those_that_left(patch: Patch) -> None:
     patch.setattr(DecentralisedChannels, "present", property(lambda self: self.servers))
 
@@ -75,6 +85,7 @@ def wait_for_those_that_left(patch: Patch) -> None:
         (announce_at_once, (33,), " has missed "),
         (wait_for_nobody, (33,), " has missed "),
         (number_by_name, (3, 4), " has missed "),
+        (hold_interest_back_again, (200, 204), " has missed "),
         (wait_for_those_that_left, (1, 2), "subscriptions without an answer"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

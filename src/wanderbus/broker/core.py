@@ -133,7 +133,7 @@ class Broker:
         basics, channels = self._basics, self._basics.channels
         use_leaders(basics.state, channels)
         self._settled = SettledInterest(basics.state, basics.journal, channels, basics.config.domain)
-        self._interest = InterestRequests(basics, self._settled.unmet)
+        self._interest = InterestRequests(basics, self._settled.unmet, is_joining=self._settled.is_joining)
         self._questions = LeaderQuestions(basics.journal)
         self._advertisements = Advertisements(basics)
         self._phases = PhaseCounts()

@@ -28,9 +28,10 @@ class InterestRequests:
 
     :param channels: the channels of the domain; None if this server is alone
     :param unmet: servers that may accept events under a former file of the domain: nothing new counts before them
+    :param is_joining: whether they may not know this server yet, which has joined
     """
 
-    def __init__(self, basics: Basics, unmet: Collection[str] = ()) -> None:
+    def __init__(self, basics: Basics, unmet: Collection[str] = (), *, is_joining: bool = False) -> None:
         self._journal = basics.journal
         self._channels = basics.channels
         self._held = HeldAnswers(basics.links)
@@ -42,6 +43,7 @@ class InterestRequests:
         """Further names, of each subscription to a group that another server is to lead because the leader is gone."""
         self._names = 0
         self._unmet = dict.fromkeys(unmet)
+        self._is_joining = is_joining
         self._unannounced: dict[str, tuple[tuple[str, Filter], ...]] = {}
         """Names below of what a server that joined wants in decentralised channels, until it has met all others."""
 
@@ -74,7 +76,7 @@ class InterestRequests:
                 self._held.hold(subscription.id, [*names, *self._unmet])
         if added:
             self._journal.emit(OrderedInterestChanged(added))
-        if self._unmet and self._channels.joins:
+        if self._unmet and self._is_joining:
             self._unannounced |= added_decentralised
         elif added_decentralised:
             self._journal.emit(DecentralisedInterestChanged(added_decentralised))

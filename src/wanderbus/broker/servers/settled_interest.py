@@ -50,6 +50,8 @@ class SettledInterest:
         """Servers whose interest is not complete here, in the order of the domain; empty if this one leads nothing."""
         self.unmet: list[str] = []
         """Servers that may still have a former file; empty if the file has not changed."""
+        self._joins = False
+        """True for a server that has joined, and may not have had a link with all others yet."""
         self._go_on: Callable[[], None] = lambda: None
         if channels is None:
             return
@@ -60,7 +62,8 @@ class SettledInterest:
         if channels.leads_ordered:
             settled = [name for name, row in known.items() if row.incarnation == readable_as(state)]
             self.missing = [each for each in earlier if each not in settled]
-        if channels.joins or has_moved(state, channels.layout):
+        self._joins = channels.joins and not state.servers[state.server].is_known
+        if self._joins or has_moved(state, channels.layout):
             self.unmet = [each for each in earlier if each not in known]
 
     def resume_by(self, go_on: Callable[[], None]) -> None:
@@ -75,17 +78,17 @@ class SettledInterest:
     @property
     def holds(self) -> bool:
         """Return whether events of some channels wait."""
-        return bool(self.missing or self.paused or self._is_joining)
+        return bool(self.missing or self.paused or self.is_joining)
 
     @property
     def awaited(self) -> list[str]:
         """Return the servers for which events wait here."""
-        return self.missing or (self.unmet if self._is_joining else [])
+        return self.missing or (self.unmet if self.is_joining else [])
 
     @property
-    def _is_joining(self) -> bool:
+    def is_joining(self) -> bool:
         """Return whether this server has joined the domain, and others may have a file without it."""
-        return bool(self.unmet) and self.channels is not None and self.channels.joins
+        return bool(self.unmet) and self._joins
 
     def is_paused(self, subject: str) -> bool:
         """Return whether events of ``subject`` wait for a change of their leader."""
@@ -104,7 +107,7 @@ class SettledInterest:
             return Rejected(
                 f"the channel of {subject!r} is about to have another leader; try again later", "routes_unknown"
             )
-        waits = self._is_joining if self._is_direct(subject) else self.missing and channels.leads_in_order(subject)
+        waits = self.is_joining if self._is_direct(subject) else self.missing and channels.leads_in_order(subject)
         if not waits:
             return None
         reason = f"{self.awaited[0]} has not reported to {channels.server} yet which events of {subject!r} it wants"

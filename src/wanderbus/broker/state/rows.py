@@ -408,6 +408,8 @@ class ServerRow(msgspec.Struct):
     """True if all sessions move to other servers, and new ones begin there."""
     others: tuple[str, ...] | None = None
     """The other servers of the domain at the last start, None if unknown."""
+    is_known: bool = False
+    """True once all other servers have had a link with this one, whatever the layout has been since."""
     newcomers: frozenset[str] = frozenset()
     """Servers that have joined since the log has its layout: nobody waits for what they want before they say so."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wanderbus import records
 from wanderbus.broker.state.drops import lose
-from wanderbus.broker.state.rows import OwedGap, ServerRow
+from wanderbus.broker.state.rows import OwedGap, ServerRow, SettledRow
 from wanderbus.epochs import in_common, is_known, with_epoch
 from wanderbus.event import EventId
 
@@ -59,6 +59,14 @@ def apply_started(state: BrokerState, offset: int, record: records.Started) -> N
         elif device.status == "CONNECTED":
             device.status, device.away_since_us = "DISCONNECTED", record.at_us
             state.devices.put(key, device)
+
+
+def apply_met(state: BrokerState, name: str) -> None:
+    """Note that another server has the present file of the domain."""
+    server = state.servers[state.server]
+    state.settled.put(name, state.settled.get(name) or SettledRow())
+    earlier = set(server.others or ()) - server.newcomers
+    server.is_known = server.is_known or all(state.settled.get(each) is not None for each in earlier)
 
 
 def apply_rolled_back(state: BrokerState, offset: int, record: records.RolledBack) -> None:

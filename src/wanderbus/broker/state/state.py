@@ -55,7 +55,7 @@ from wanderbus.broker.state.rows import (
     session_key,
 )
 from wanderbus.broker.state.session_moves import apply_move
-from wanderbus.broker.state.start import apply_events_lost, apply_rolled_back, apply_started, readable_as
+from wanderbus.broker.state.start import apply_events_lost, apply_met, apply_rolled_back, apply_started, readable_as
 from wanderbus.broker.state.tables import RowTable, Stored
 from wanderbus.epochs import Epochs, epoch_of
 from wanderbus.event import EventId
@@ -263,7 +263,7 @@ class BrokerState:
             case records.RoutesChanged():
                 self.decentralised.route(record)
             case records.ServerMet(server=server):
-                self.settled.put(server, self.settled.get(server) or SettledRow())
+                apply_met(self, server)
             case records.InterestSettled(server=server):
                 self.settled.put(server, SettledRow(readable_as(self)))
             case records.Matched():

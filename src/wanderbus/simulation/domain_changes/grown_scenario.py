@@ -14,7 +14,14 @@ from typing import ClassVar, Final
 import msgspec
 
 from wanderbus.broker.state.rows import session_key
-from wanderbus.simulation.domain_changes.moved_scenario import APART_S, CHANGE_S, Layout, MovedScenario
+from wanderbus.simulation.domain_changes.moved_scenario import (
+    APART_S,
+    CHANGE_S,
+    SUBJECTS,
+    Layout,
+    MovedScenario,
+)
+from wanderbus.simulation.domains.decentralised_checkers import causal_truth
 from wanderbus.simulation.domains.domain_device import DomainDevice
 
 JOINING: Final = "s0"
@@ -43,8 +50,13 @@ class GrownScenario(MovedScenario):
         self.joins = self.leaves = 0
         second = msgspec.structs.replace(first, number=2, joined=(JOINING,), tables=1)
         may_leave = [each for each in (JOINING, *self.names) if each not in first.leaders]
+        if first.decentralised == SUBJECTS and len(first.leaders) > 1:
+            may_leave += first.leaders  # it only spreads interest, and that is a change of the tables
         self._leaving = draw.choice(may_leave)
         third = msgspec.structs.replace(second, number=3, left=(self._leaving,))
+        if self._leaving in first.leaders:
+            stay = tuple(each for each in first.leaders if each != self._leaving)
+            third = msgspec.structs.replace(third, leaders=stay, tables=3)
         self.layouts = [first, second, third]
         self.active_s = CHANGE_S * 3
         self._add_server(JOINING, second)
@@ -119,7 +131,9 @@ class GrownScenario(MovedScenario):
     # Checks ---------------------------------------------------------------------------------------------------------
 
     def _check_rest(self) -> None:
-        """Check the servers and devices that are still there."""
+        """Check the causal order, and then the servers and devices that are still there."""
+        causal = causal_truth(self.nodes[name] for name in (*self.names, JOINING))
+        self.problems += [*causal.problems, *(f"{dot} was lost for a server" for dot in causal.lost({}))]
         if self.leaves:
             self.problems += self.nodes.pop(self._leaving).problems
             self.devices = [each for each in self.devices if not self._is_leaving(each)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,9 +21,9 @@ _header: Final = msgspec.msgpack.Decoder(Header)
 _change: Final[msgspec.msgpack.Decoder[AnyCausalRecord]] = msgspec.msgpack.Decoder(AnyCausalRecord)
 
 
-def causal_truth(nodes: Mapping[str, DomainNode]) -> CausalTruth:
-    """Return the truth about the causal order, from the records of all servers."""
-    history = [each for number, name in enumerate(sorted(nodes)) for each in _written(number, nodes[name])]
+def causal_truth(nodes: Iterable[DomainNode]) -> CausalTruth:
+    """Return the truth about the causal order, from the records of all servers in the order of their numbers."""
+    history = [each for number, node in enumerate(nodes) for each in _written(number, node)]
     return CausalTruth(history, ())
 
 

@@ -114,7 +114,7 @@ class DecentralisedScenario(DomainScenario):
         }
 
     def _check_rest(self) -> None:
-        causal = causal_truth(self.nodes)
+        causal = causal_truth(self.nodes[name] for name in sorted(self.nodes))
         self.problems += [*causal.problems, *(f"{dot} was lost for a server" for dot in causal.lost({}))]
         super()._check_rest()
         self.problems += check_routes(self.nodes, self._advertisers, is_exact=self.mode in ("none", "perfect"))
