@@ -69,6 +69,7 @@ def test_a_row_of_a_session_has_devices_and_counts_of_matches(office: Office) ->
         "dropped": {},
         "restricted": 1,
         "queued_max": 4,
+        "arriving_from": "",
         "acknowledgements": {"sum_us": 11_000_000, "by_bits": {21: 1, 22: 3}},
         "absences": {"sum_us": 0, "by_bits": {}},
         "unread": 0,
