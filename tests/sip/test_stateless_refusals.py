@@ -72,11 +72,24 @@ def test_a_source_that_becomes_known_after_a_100_gets_the_refusal_again(bob: Clo
     (report,) = [each for each in bob.step(arrival(data, STRANGER)) if isinstance(each, RequestReceived)]
     trying = Respond(report.transaction, make_response(report.request, 100), within_request=True)
     large = make_response(report.request, 401, to_tag="b", headers=[("Subject", 350 * "x")])
-    assert statuses(bob.step(trying)) == [100]
+    assert statuses(bob.step(trying)) == []
+    assert statuses(each for _, each in bob.run_to(0.2)) == [100]
     assert statuses(bob.step(Respond(report.transaction, large, within_request=True))) == [401]
     assert bob.run_to(3.0) == [], "no more bytes go to a stranger than came"
     bob.layer.peers.note(STRANGER[0], 3.0)
-    assert bob.sending_times(8.0) == [3.5, 7.5]
+    assert bob.sending_times(8.0) == [3.7, 7.7]
+
+
+def test_a_challenge_that_comes_at_once_has_no_100_before_it_and_comes_again(bob: Clockwork) -> None:
+    """Who has a 100 does not repeat the INVITE."""
+    data = wire(make_request("INVITE"), via("one")).replace(b"\r\n\r\n", b"\r\nSubject: " + 700 * b"x" + b"\r\n\r\n", 1)
+    (report,) = [each for each in bob.step(arrival(data, STRANGER)) if isinstance(each, RequestReceived)]
+    challenge = make_response(report.request, 401, to_tag="b")
+    for status, response in ((100, make_response(report.request, 100)), (401, challenge)):
+        sent = bob.step(Respond(report.transaction, response, within_request=True))
+        assert statuses(sent) == [status] * (status == 401)
+    assert bob.sending_times(0.5) == [0.5], "the bytes that the 100 would have had"
+    assert statuses(bob.step(arrival(data, STRANGER))) == [401]
 
 
 def test_a_cancel_of_nothing_leaves_nothing(bob: Clockwork) -> None:

@@ -208,6 +208,11 @@ class InviteServerTransaction(ServerTransaction):
                 sent = self._send(message)
                 self._last_data = b""  # the user retransmits it
                 return sent
+            case Trigger.SEND_PROVISIONAL if (
+                isinstance(message, Response) and message.status == 100 and self._is_bounded
+            ):
+                # A stranger who has a 100 repeats nothing, and misses a challenge that is lost: the timer sends it.
+                return []
             case Trigger.SEND_PROVISIONAL | Trigger.SEND_FAILURE:
                 return self._send(message)
             case Trigger.REQUEST:
