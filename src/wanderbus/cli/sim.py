@@ -125,7 +125,7 @@ def _with_progress(results: Iterable[Result], seeds: int) -> Iterator[Result]:
 
 
 def _summary(scenario: type[Scenario], results: Sequence[Result], wall_s: float) -> dict[str, float]:
-    totals = {name: sum(result.counts[name] for result in results) for name in scenario.counted}
+    totals = {name: sum(result.counts.get(name, 0) for result in results) for name in scenario.counted}
     return {"seeds": len(results), **totals, "wall_s": round(wall_s, 1)}
 
 

@@ -47,7 +47,11 @@ class Scenario(ABC):
             self._check_promises()
         except Exception as error:
             self.problems.append(_describe(error))
-        return Result(self.seed, self.problems, self.counts(), round(self.world.now, 3), self.world.fingerprint())
+        counts = self.counts()
+        # A world that ended early has not counted everything.
+        if (missing := self.counted.keys() - counts) and not self.problems:
+            self.problems.append(f"nothing counts {', '.join(sorted(missing))}")
+        return Result(self.seed, self.problems, counts, round(self.world.now, 3), self.world.fingerprint())
 
     @abstractmethod
     def counts(self) -> dict[str, float]:

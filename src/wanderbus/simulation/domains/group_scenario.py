@@ -69,10 +69,12 @@ class GroupScenario(OrderedScenario):
         return node
 
     def counts(self) -> dict[str, float]:
-        of_moves = {} if self.moved is None else {"moves": self.moved.moves, "stays": self.moved.stays}
+        moves, stays = (0, 0) if self.moved is None else (self.moved.moves, self.moved.stays)
+        replaced = set()
         if isinstance(self._truth, ForcedTruth):
-            of_moves["replaced"] = len({each[1:3] for several in self._truth.replacements.values() for each in several})
-        return super().counts() | {"requests": self.requests, **of_moves}
+            replaced = {each[1:3] for several in self._truth.replacements.values() for each in several}
+        own = {"requests": self.requests, "moves": moves, "stays": stays, "replaced": len(replaced)}
+        return super().counts() | own
 
     def _plan(self) -> None:
         super()._plan()
