@@ -81,7 +81,7 @@ def test_a_source_that_becomes_known_after_a_100_gets_the_refusal_again(bob: Clo
 
 
 def test_a_challenge_that_comes_at_once_has_no_100_before_it_and_comes_again(bob: Clockwork) -> None:
-    """Who has a 100 does not repeat the INVITE."""
+    """A caller who has a 100 does not repeat the INVITE."""
     data = wire(make_request("INVITE"), via("one")).replace(b"\r\n\r\n", b"\r\nSubject: " + 700 * b"x" + b"\r\n\r\n", 1)
     (report,) = [each for each in bob.step(arrival(data, STRANGER)) if isinstance(each, RequestReceived)]
     challenge = make_response(report.request, 401, to_tag="b")
