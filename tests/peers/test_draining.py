@@ -114,15 +114,15 @@ def test_l06_a_session_that_cannot_move_is_tried_again_and_delays_no_other() -> 
     assert "is a pattern" in town["south"].ended[-1].reason
 
 
-def test_l06_sessions_with_a_connected_device_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draining, "MOVES_MAX", 1)
+def test_l06_sessions_with_a_connected_device_come_first_and_one_by_one() -> None:
     town = crowded()
     set_draining(town, "south", is_draining=False)
-    south = town["south"]
-    south.attach(USERS[7], "phone", epoch=2)
+    south, connected = town["south"], (USERS[7], USERS[9])
+    for user in connected:
+        south.attach(user, "phone", epoch=2)
     south.give()
     state = south.broker.state
     state.apply(state.offset, DrainingChanged(at_us=south.wall_us, is_draining=True))
     south.hand()
     (offer,) = [payload for sender, _, payload in town.sent if sender == "south"]
-    assert USERS[7].encode() in offer, "all others are away"
+    assert any(user.encode() in offer for user in connected), "all others are away"

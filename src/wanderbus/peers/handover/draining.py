@@ -11,7 +11,7 @@ from typing import Final
 
 from wanderbus.broker.sessions.drain import moves_in_drain
 from wanderbus.broker.sessions.handover_messages import MoveSession, SessionMoveEnded
-from wanderbus.broker.state.rows import device_key, session_key
+from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import SetTimer
 from wanderbus.peers.handover.leaving_sessions import LeavingSessions
@@ -23,6 +23,9 @@ TIMER: Final = "drain"
 
 MOVES_MAX: Final = 64
 """Sessions that are on their way at once: the acknowledgements of the targets set the rate."""
+
+USED_MOVES_MAX: Final = 1
+"""The same for a session with a connected device: devices that call the next server at once wait for each other."""
 
 LOOK_S: Final = 0.5
 """Pause until the server looks again for sessions that came meanwhile, or whose move has failed."""
@@ -85,7 +88,10 @@ class Draining:
         targets = self._leaving.targets & self._links.servers
         open_servers = [each for each in targets if self._failed.get(each, now) <= now]
         while open_servers and self._coming and len(self._leaving) < MOVES_MAX:
-            session = self._state.sessions.get(self._coming.popleft())
+            session = self._state.sessions.get(self._coming[0])
+            if session is not None and self._is_used(session) and len(self._leaving) >= USED_MOVES_MAX:
+                break
+            self._coming.popleft()
             if session is None or session.is_fenced or (session.user, session.name) in self._leaving:
                 continue
             target = server_for(session.user, open_servers)
@@ -100,9 +106,10 @@ class Draining:
             for each in self._state.sessions.values()
             if moves_in_drain(each, self._is_server, self._staying) and each.key not in self._failed
         ]
-        sessions.sort(key=lambda each: not any(self._is_connected(each.user, device) for device in each.devices))
+        sessions.sort(key=lambda each: not self._is_used(each))
         self._coming = deque(each.key for each in sessions)
 
-    def _is_connected(self, user: str, device: str) -> bool:
-        row = self._state.devices.get(device_key(user, device))
-        return row is not None and row.status == "CONNECTED"
+    def _is_used(self, session: SessionRow) -> bool:
+        """Return whether a device of a session is connected."""
+        rows = (self._state.devices.get(device_key(session.user, device)) for device in session.devices)
+        return any(row is not None and row.status == "CONNECTED" for row in rows)
