@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from wanderbus.client import answer_wait
-from wanderbus.client.answer_wait import AnswerWait, NoAnswer
+from wanderbus.client.answer_wait import NOTICE_S, AnswerWait, NoAnswer
 
 
 async def story(answer_s: float, limit_s: float | None, reason: str = "") -> tuple[list[str], str]:
@@ -70,3 +71,19 @@ def test_a_cancelled_wait_cancels_its_request() -> None:
         return ended.is_set()
 
     assert asyncio.run(cancelled())
+
+
+def test_a_check_just_before_its_time_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timers may fire early; then the time comes between the check and the next wait."""
+    now = [0.0]
+    monkeypatch.setattr(answer_wait, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    noted: list[str] = []
+    wait = AnswerWait(lambda kind, _: noted.append(kind), None)
+    wait.progressed()
+    now[0] = NOTICE_S - 1e-4
+    wait.check("a request")
+    now[0] = NOTICE_S + 1e-4
+    assert wait._left_s() == 0.0
+    wait.check("a request")
+    assert noted == ["waiting"]
+    assert wait._left_s() is None

@@ -34,6 +34,8 @@ class AnswerWait:
         self._limit_s = limit_s
         self._reason = reason
         self._began = 0.0
+        self._checked_s = 0.0
+        """Time waited at the last check: a check just before its time is repeated."""
         self._is_noted = False
 
     async def until(self, answer: asyncio.Future[Returned], what: str) -> Returned:
@@ -59,11 +61,12 @@ class AnswerWait:
         if self._is_noted:
             self._is_noted = False
             self._note("answered", f"the server goes on, after {time.monotonic() - self._began:.0f} s")
-        self._began = time.monotonic()
+        self._began, self._checked_s = time.monotonic(), 0.0
 
     def check(self, what: str) -> None:
         """Note that the server has not answered ``what`` for a second; :class:`NoAnswer` after the limit."""
         waited_s, reason = time.monotonic() - self._began, self._reason()
+        self._checked_s = waited_s
         if self._limit_s is not None and waited_s >= self._limit_s:
             raise NoAnswer(f"the server has not answered {what} within {self._limit_s:g} s{reason and f': {reason}'}")
         if waited_s >= NOTICE_S and not self._is_noted and not reason:
@@ -72,7 +75,6 @@ class AnswerWait:
 
     def _left_s(self) -> float | None:
         """Return the time until the next check."""
-        waited_s = time.monotonic() - self._began
-        ends = [NOTICE_S] if waited_s < NOTICE_S else []
-        ends += [] if self._limit_s is None else [self._limit_s]
-        return max(0.0, min(ends) - waited_s) if ends else None
+        bounds = [NOTICE_S] if self._limit_s is None else [NOTICE_S, self._limit_s]
+        ends = [each for each in bounds if each > self._checked_s]
+        return max(0.0, min(ends) - (time.monotonic() - self._began)) if ends else None
