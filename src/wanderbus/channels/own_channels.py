@@ -78,9 +78,8 @@ class OwnChannels:
 
     def leads_in_order(self, subject: str) -> bool:
         """Return whether this server leads the channel of ``subject``, and it is ordered."""
-        return self.leader(subject) == self.server and (
-            self.decentralised is None or not self.decentralised.has(subject)
-        )
+        group = self.ordered_group(subject)
+        return group is not None and self.directory.table.leaders[group].server == self.server
 
     @property
     def leads_ordered(self) -> bool:

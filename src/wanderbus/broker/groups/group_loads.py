@@ -30,9 +30,7 @@ class GroupLoads:
         """Count an event that was accepted."""
         if self._channels is None:
             return
-        decentralised = self._channels.decentralised
-        is_ordered = decentralised is None or not decentralised.has(subject)
-        group = self._channels.directory.groups.group_of(subject) if is_ordered else None
+        group = self._channels.ordered_group(subject)
         self._events[group] += 1
         self._bytes[group] += len(acceptance.event)
         self._notifications[group] += sum(each.user in self._servers for each in delivery.notified)

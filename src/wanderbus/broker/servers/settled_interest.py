@@ -94,10 +94,6 @@ class SettledInterest:
         """Return whether events of ``subject`` wait for a change of their leader."""
         return bool(self.paused) and self.channels is not None and self.channels.ordered_group(subject) in self.paused
 
-    def _is_direct(self, subject: str) -> bool:
-        decentralised = None if self.channels is None else self.channels.decentralised
-        return decentralised is not None and decentralised.has(subject)
-
     def refusal(self, subject: str) -> Rejected | None:
         """Return why an event of a channel that this server leads cannot be accepted yet, None if it can."""
         channels = self.channels
@@ -107,7 +103,8 @@ class SettledInterest:
             return Rejected(
                 f"the channel of {subject!r} is about to have another leader; try again later", "routes_unknown"
             )
-        waits = self.is_joining if self._is_direct(subject) else self.missing and channels.leads_in_order(subject)
+        is_direct = channels.ordered_group(subject) is None
+        waits = self.is_joining if is_direct else self.missing and channels.leads_in_order(subject)
         if not waits:
             return None
         reason = f"{self.awaited[0]} has not reported to {channels.server} yet which events of {subject!r} it wants"

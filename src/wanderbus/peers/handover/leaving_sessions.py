@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final, Literal
 
-import msgspec
-
 from wanderbus.broker.queues.stored_blocks import QueuePiece
 from wanderbus.broker.sessions.handover_messages import (
     DropExport,
@@ -307,8 +305,17 @@ class LeavingSessions:
             self._ask_no_more(leaving)
             heads = tuple(leaving.heads[server] for server in sorted(leaving.heads))
             move, target = leaving.move, leaving.target
-            fence = FenceSession(*move.key, move.owner_epoch, target, leaving.subscriptions, heads, leaving.cause)
-            self._emit(msgspec.structs.replace(fence, queue_bytes=self._piece_bytes))
+            self._emit(
+                FenceSession(
+                    *move.key,
+                    move.owner_epoch,
+                    target,
+                    leaving.subscriptions,
+                    heads,
+                    leaving.cause,
+                    self._piece_bytes,
+                )
+            )
 
     def _missing(self, leaving: _Leaving) -> frozenset[str]:
         """Return the servers whose head is still missing."""
