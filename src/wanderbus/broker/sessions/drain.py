@@ -55,8 +55,7 @@ class Drain:
 
     def _is_left(self, session: SessionRow) -> bool:
         """Return whether a session still has to move, or is on its way."""
-        state = self._state
-        is_on_its_way = session.key in state.exports or session.key in state.rests
+        is_on_its_way = self._state.left_for(session.key) is not None
         return is_on_its_way or moves_in_drain(session, self._servers.reserves, self._roles)
 
 

@@ -136,7 +136,7 @@ class Handover:
     def drop_export(self, given: DropExport) -> None:
         """Forget what the next owner has."""
         key, at_us = session_key(given.user, given.session), self._state.wall_us
-        if key not in self._state.exports and key not in self._state.rests:
+        if self._state.left_for(key) is None:
             return
         dropped: records.OfMoves = records.ExportDropped(at_us=at_us, user=given.user, session=given.session)
         if given.through is not None:
@@ -146,8 +146,7 @@ class Handover:
     def unowned(self, given: UserUnowned) -> None:
         """Forget the sessions of a user that have moved from here and are over, so that they can begin again."""
         state = self._state
-        kept = state.exports.keys() | state.rests.keys()
-        left = (each for each in state.sessions_of(given.user) if each.is_fenced and each.key not in kept)
+        left = (each for each in state.sessions_of(given.user) if each.is_fenced and state.left_for(each.key) is None)
         if over := tuple((each.user, each.name) for each in left if given.session in ("", each.name)):
             self._journal.write(records.Forgotten(at_us=state.wall_us, sessions=over), urgent=True)
 

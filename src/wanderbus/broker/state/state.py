@@ -112,7 +112,7 @@ class BrokerState:
         self.schemas = DeclaredSchemas()
         self.advertisements = AdvertisedEvents()
         self.events = StoredEvents()
-        self.queue = StoredQueues(self.events, self._settled, lambda key: key in self.exports or key in self.rests)
+        self.queue = StoredQueues(self.events, self._settled, lambda key: self.left_for(key) is not None)
         self.queued_bytes = 0  # over all sessions
         self.wanting_room: set[str] = set()
         """Sessions whose queues are observed; not part of the stored state."""
@@ -209,6 +209,11 @@ class BrokerState:
     def has_published(self, user: str, device: str) -> bool:
         """Return whether a device, or its outbox, has published to decentralised channels here."""
         return any(key in self.publishers for key in publisher_keys(user, device, decentralised=True))
+
+    def left_for(self, key: str) -> str | None:
+        """Return the server for which something of a session is kept, None if nothing is."""
+        left = self.exports.get(key) or self.rests.get(key)
+        return None if left is None else left.target
 
     def queued_for(self, session: SessionRow) -> Collection[str]:
         """Return the subscriptions for which something waits in a session, or may be on its way there."""

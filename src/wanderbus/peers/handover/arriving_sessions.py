@@ -168,9 +168,9 @@ class ArrivingSessions:
             self._send(server, MoveRefused(move, f"the session is on its way from {self._state.server}"))
             return
         key = session_key(*move.key)
-        left = self._state.exports.get(key) or self._state.rests.get(key)
-        if left is not None and left.target != server:
-            self._send(server, MoveRefused(move, f"the session is on its way to {left.target}"))
+        target = self._state.left_for(key)
+        if target not in (None, server):
+            self._send(server, MoveRefused(move, f"the session is on its way to {target}"))
             return
         awaited = self._state.awaited.get(key)
         if awaited is not None and awaited.source != server:
