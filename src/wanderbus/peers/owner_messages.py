@@ -9,7 +9,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -18,6 +17,7 @@ from wanderbus.peers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
+from wanderbus.protocol.bases import decoded
 
 OWNER_PREFIX: Final = b"\x04"
 """First byte of a message about the owner of a session; messages of agents are arrays, and begin with another."""
@@ -115,7 +115,4 @@ def encode(message: Message) -> bytes:
 
 def decode(payload: bytes) -> Message:
     """Return the message in ``payload``, without the prefix; :class:`RemoteProtocolError` if it is invalid."""
-    try:
-        return _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not a message about the owner of a session: {error}", None) from None
+    return decoded(_decoder, payload, "a message about the owner of a session")

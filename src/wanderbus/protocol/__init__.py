@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import msgspec
 
-from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import CopiedItem, DeclaredAttribute, Event, EventId, Loss, Number, Position
 from wanderbus.limits import EVENT_BYTES_MAX, REASON_CHARACTERS_MAX
 from wanderbus.protocol.bases import AgentMessage as AgentMessage
 from wanderbus.protocol.bases import BrokerMessage as BrokerMessage
+from wanderbus.protocol.bases import decoded
 from wanderbus.protocol.domains import SESSION_MOVED as SESSION_MOVED
 from wanderbus.protocol.domains import TRANSFERRED as TRANSFERRED
 from wanderbus.protocol.domains import AwaitTransfer as AwaitTransfer
@@ -521,13 +521,12 @@ FromBroker = (
     | GroupMessage
 )
 
-Decoded = TypeVar("Decoded")
 
 _encoder = msgspec.msgpack.Encoder()
 _from_agent: msgspec.msgpack.Decoder[FromAgent] = msgspec.msgpack.Decoder(FromAgent)
 _from_broker: msgspec.msgpack.Decoder[FromBroker] = msgspec.msgpack.Decoder(FromBroker)
 _event = msgspec.msgpack.Decoder(Event)
-
+_MESSAGE: Final = "a message of the data channel"
 
 NUMBER_USED: Final = "number_used"
 """Limit of the refusal of a publish whose number was another event's; another epoch is needed (SPEC X25)."""
@@ -571,12 +570,12 @@ def shortened(reason: object) -> str:
 
 def decode_from_agent(payload: bytes) -> FromAgent:
     """Return the agent's message; :class:`RemoteProtocolError` for an invalid ``payload``."""
-    return _decode(_from_agent, payload)
+    return decoded(_from_agent, payload, _MESSAGE)
 
 
 def decode_from_broker(payload: bytes) -> FromBroker:
     """Return the broker's message; :class:`RemoteProtocolError` for an invalid ``payload``."""
-    return _decode(_from_broker, payload)
+    return decoded(_from_broker, payload, _MESSAGE)
 
 
 encode_event: Final[Callable[[Event], bytes]] = _encoder.encode
@@ -585,11 +584,4 @@ encode_event: Final[Callable[[Event], bytes]] = _encoder.encode
 
 def decode_event(data: bytes) -> Event:
     """Return the event in ``data``; :class:`RemoteProtocolError` for invalid data."""
-    return _decode(_event, data)
-
-
-def _decode(decoder: msgspec.msgpack.Decoder[Decoded], payload: bytes) -> Decoded:
-    try:
-        return decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not a message of the data channel: {error}", None) from None
+    return decoded(_event, data, _MESSAGE)

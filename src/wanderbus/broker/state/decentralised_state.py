@@ -17,7 +17,7 @@ from wanderbus.channels.causal.payload import encode_payload
 from wanderbus.channels.causal.state import CausalState
 from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, StreamResult
 from wanderbus.channels.interest.messages import FromSender, Stream, decode
-from wanderbus.errors import RemoteProtocolError
+from wanderbus.protocol.bases import decoded
 
 _header: Final = msgspec.msgpack.Decoder(Header)
 _past: Final = msgspec.msgpack.Decoder(CausalPast)
@@ -140,10 +140,7 @@ def encode_past(causal: CausalState) -> bytes:
 
 def decode_past(data: bytes) -> CausalPast:
     """Return the causal past in ``data``; :class:`RemoteProtocolError` for invalid data."""
-    try:
-        return _past.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not a causal past: {error}", None) from None
+    return decoded(_past, data, "a causal past")
 
 
 def encode_header(header: Header) -> bytes:

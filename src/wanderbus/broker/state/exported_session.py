@@ -33,7 +33,7 @@ from wanderbus.broker.state.rows import (
     publisher_key,
     session_key,
 )
-from wanderbus.errors import RemoteProtocolError
+from wanderbus.protocol.bases import decoded
 from wanderbus.records import Cut
 
 if TYPE_CHECKING:
@@ -87,10 +87,7 @@ def encode_export(exported: ExportedSession) -> bytes:
 
 def decode_export(data: bytes) -> ExportedSession:
     """Return the exported session in ``data``; :class:`RemoteProtocolError` for invalid data."""
-    try:
-        return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not an exported session: {error}", None) from None
+    return decoded(_decoder, data, "an exported session")
 
 
 def encode_piece(piece: QueuePiece) -> bytes:
@@ -100,10 +97,7 @@ def encode_piece(piece: QueuePiece) -> bytes:
 
 def decode_piece(data: bytes) -> QueuePiece:
     """Return the piece of a queue in ``data``; :class:`RemoteProtocolError` for invalid data."""
-    try:
-        return _pieces.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not a piece of a queue: {error}", None) from None
+    return decoded(_pieces, data, "a piece of a queue")
 
 
 def export_session(
@@ -188,7 +182,4 @@ def encode_publishers(publishers: dict[str, PublisherRow]) -> bytes:
 
 def decode_publishers(data: bytes) -> dict[str, PublisherRow]:
     """Return the rows of publishers in ``data``; :class:`RemoteProtocolError` for invalid data."""
-    try:
-        return _publishers.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not rows of publishers: {error}", None) from None
+    return decoded(_publishers, data, "rows of publishers")

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import EventId
+from wanderbus.protocol.bases import decoded
 
 
 class Payload(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -28,7 +28,4 @@ def encode_payload(id: EventId, at_us: int, event: bytes) -> bytes:
 
 def decode_payload(data: bytes) -> Payload:
     """Return what :func:`encode_payload` encoded; :class:`RemoteProtocolError` if it is invalid."""
-    try:
-        return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not an event of another server: {error}", None) from None
+    return decoded(_decoder, data, "an event of another server")

@@ -17,6 +17,7 @@ from wanderbus.errors import FilterError, RemoteProtocolError
 from wanderbus.filters import parse
 from wanderbus.filters.merging import filter_of
 from wanderbus.filters.normal import NormalForm
+from wanderbus.protocol.bases import decoded
 
 Kind = Literal["interest", "advertisements"]
 
@@ -122,7 +123,6 @@ FromSender = InterestPosition | InterestChanged | InterestWhole
 FromReceiver = InterestConfirmed | InterestRequested | InterestRefused
 Message = FromSender | FromReceiver
 
-_UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
 _decoder_for_many: Final = msgspec.msgpack.Decoder(ChangeForMany)
@@ -135,10 +135,7 @@ def encode(message: Message) -> bytes:
 
 def decode(payload: bytes) -> Message:
     """Return the message in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
-    try:
-        return _decoder.decode(payload)
-    except _UNDECODABLE as error:
-        raise RemoteProtocolError(f"not a message of interest: {error}", None) from None
+    return decoded(_decoder, payload, "a message of interest")
 
 
 def encode_for_many(change: ChangeForMany) -> bytes:
@@ -148,10 +145,7 @@ def encode_for_many(change: ChangeForMany) -> bytes:
 
 def decode_for_many(payload: bytes) -> ChangeForMany:
     """Return the change in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
-    try:
-        return _decoder_for_many.decode(payload)
-    except _UNDECODABLE as error:
-        raise RemoteProtocolError(f"not a change of interest: {error}", None) from None
+    return decoded(_decoder_for_many, payload, "a change of interest")
 
 
 def _bytes_of(number: int) -> bytes:

@@ -33,7 +33,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from wanderbus.broker.sessions.handover_messages import DevicePast, Head, Name, PastQuestion
-from wanderbus.errors import RemoteProtocolError
+from wanderbus.protocol.bases import decoded
 from wanderbus.subscription import Subscription
 
 HANDOVER_PREFIX: Final = b"\x05"
@@ -154,10 +154,7 @@ def encode(message: Message) -> bytes:
 
 def decode(payload: bytes) -> Message:
     """Return the message in ``payload``, without the prefix; :class:`RemoteProtocolError` if it is invalid."""
-    try:
-        return _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not a message about a session that moves: {error}", None) from None
+    return decoded(_decoder, payload, "a message about a session that moves")
 
 
 def encode_offer(subscriptions: tuple[Subscription, ...]) -> bytes:
@@ -167,10 +164,7 @@ def encode_offer(subscriptions: tuple[Subscription, ...]) -> bytes:
 
 def decode_offer(data: bytes) -> tuple[Subscription, ...]:
     """Return the subscriptions of an offer; :class:`RemoteProtocolError` for invalid data."""
-    try:
-        return _offer.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"not an offer of a session: {error}", None) from None
+    return decoded(_offer, data, "an offer of a session")
 
 
 def parts_of(move: Move, what: Content, data: bytes) -> list[Part]:
