@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.domain.servers_asked import DomainFile, existing_domain_file
+from wanderbus.cli.domain.servers_asked import RESTART_ADVICE, DomainFile, existing_domain_file
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.domain_file import add_server, key_file
@@ -53,7 +53,4 @@ def add(
         return
     agents = "" if added.sip is None else f", {added.sip} for agents"
     print_line(f"{file} has {server} at {added.address}{agents}; its key is {key_file(file, server)}")
-    print_line(
-        f"next: start {server} with this file, then restart all other servers with it, one after the other, as "
-        "'wanderbus domain upgrade' does. Where 'wanderbus domain up' runs them, end it and start it again"
-    )
+    print_line(f"next: start {server} with this file, then {RESTART_ADVICE}")

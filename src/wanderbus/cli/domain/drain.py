@@ -11,10 +11,10 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
-from wanderbus.cli.domain.servers_asked import DomainFile, ask_all, domain_of
+from wanderbus.cli.domain.servers_asked import DomainFile, domain_of, operator_at
 from wanderbus.cli.output import print_json, print_line, print_progress, run_async
 from wanderbus.client.operator import Operator
-from wanderbus.errors import ConfigurationError, NoResponse
+from wanderbus.errors import ConfigurationError
 from wanderbus.operator_rows import DrainInfo
 
 _LOOK_S: Final = 0.25
@@ -57,21 +57,13 @@ def drain(
 
 async def drained(connection: ConnectionOptions, file: Path | None, server: str, *, on: bool) -> DrainInfo:
     """Let a server drain until it has no session, or take sessions again."""
-    answer = (await ask_all(connection, file, _is_known, only=server))[server]
-    if answer.found is None or answer.connection is None:
-        raise NoResponse(str(answer))
-    async with answer.connection.visitor() as agent:
-        found = await agent.operator.drain(on=on)
+    async with operator_at(connection, file, server, Operator.drain) as operator:
+        found = await operator.drain(on=on)
         try:
-            return await wait_until_empty(agent.operator, found, print_progress) if on else found
+            return await wait_until_empty(operator, found, print_progress) if on else found
         except asyncio.CancelledError:
             print_progress(f"{server} goes on draining; 'wanderbus domain drain {server} --cancel' ends that")
             raise
-
-
-async def _is_known(operator: Operator) -> bool:
-    await operator.drain()
-    return True
 
 
 async def wait_until_empty(

@@ -9,10 +9,9 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
-from wanderbus.cli.domain.servers_asked import DomainFile, ask_all, domain_of
+from wanderbus.cli.domain.servers_asked import DomainFile, domain_of, moved_groups, operator_at
 from wanderbus.cli.output import print_json, print_line, run_async
-from wanderbus.client.operator import Operator
-from wanderbus.errors import ConfigurationError, NoResponse
+from wanderbus.errors import ConfigurationError
 from wanderbus.operator_rows import MovedGroup
 
 
@@ -59,17 +58,8 @@ async def moved_group(
     connection: ConnectionOptions, file: Path | None, group: int | str, server: str, *, force: bool = False
 ) -> MovedGroup:
     """Ask the next leader, which passes the request to the present one, unless that is gone."""
-    answer = (await ask_all(connection, file, _is_known, only=server))[server]
-    if answer.found is None or answer.connection is None:
-        raise NoResponse(str(answer))
-    async with answer.connection.visitor() as agent:
-        return await agent.operator.move_group(group, server, force=force)
-
-
-async def _is_known(operator: Operator) -> bool:
-    async for _ in operator.groups():
-        break
-    return True
+    async with operator_at(connection, file, server, moved_groups) as operator:
+        return await operator.move_group(group, server, force=force)
 
 
 def _is_number(text: str) -> bool:

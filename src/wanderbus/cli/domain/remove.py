@@ -12,7 +12,7 @@ from wanderbus.channels.directory import preferred_server
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.drain import drained
 from wanderbus.cli.domain.move import moved_group
-from wanderbus.cli.domain.servers_asked import DomainFile, ask_all, existing_domain_file
+from wanderbus.cli.domain.servers_asked import RESTART_ADVICE, DomainFile, ask_all, existing_domain_file, moved_groups
 from wanderbus.cli.domain.status import leaders_by
 from wanderbus.cli.output import counted, print_json, print_line, print_progress, run_async
 from wanderbus.client.operator import Operator
@@ -81,9 +81,8 @@ def _check_others(file: Path, domain: EventDomain, server: str) -> None:
 def _next_steps(file: Path, server: str) -> Iterator[str]:
     yield f"{server} has left the domain of {file}"
     yield (
-        f"next: stop {server}, then restart all other servers with this file, one after the other, as "
-        "'wanderbus domain upgrade' does. Where 'wanderbus domain up' runs them, end it and start it again. The data "
-        f"directory of {server} has the earlier events of the channels that it led: keep it, or its lake, for history"
+        f"next: stop {server}, then {RESTART_ADVICE}. The data directory of {server} has the earlier events of the "
+        "channels that it led: keep it, or its lake, for history"
     )
 
 
@@ -112,7 +111,7 @@ async def _seen(operator: Operator) -> LeavingServer:
     return LeavingServer(
         await operator.drain(),
         [row async for row in operator.servers()],
-        [row async for row in operator.groups()],
+        await moved_groups(operator),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Generic, TypeVar
@@ -16,6 +17,7 @@ from wanderbus.cli.operator.local_login import login_at_server
 from wanderbus.client.agent_sockets import ECI_SCHEME
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError, NoResponse, Refused, WanderbusError
+from wanderbus.operator_rows import GroupInfo
 from wanderbus.runtime.files.domain_file import FILE_NAME, data_directory, read_domain
 from wanderbus.settings.event_domain import EventDomain
 
@@ -26,6 +28,12 @@ PLACES_SHOWN: Final = " or ".join(map(str, _PLACES))
 DomainFile = Annotated[
     Path | None, typer.Option("--event-domain", help="File of the domain.", show_default=PLACES_SHOWN)
 ]
+
+RESTART_ADVICE: Final = (
+    "restart all other servers with this file, one after the other, as 'wanderbus domain upgrade' does. Where "
+    "'wanderbus domain up' runs them, end it and start it again"
+)
+"""What is to be done after a change of the servers in the file."""
 
 Row = TypeVar("Row")
 
@@ -99,6 +107,24 @@ async def ask_all(
     return {answer.server: answer for answer in answers}
 
 
+@contextlib.asynccontextmanager
+async def operator_at(
+    connection: ConnectionOptions,
+    file: Path | None,
+    server: str,
+    question: Callable[[Operator], Awaitable[object]],
+) -> AsyncIterator[Operator]:
+    """Visit one server of the domain in ``file``, once it has answered ``question``.
+
+    :raises NoResponse: it gives no answer
+    """
+    answer = (await ask_all(connection, file, question, only=server))[server]
+    if answer.found is None or answer.connection is None:
+        raise NoResponse(str(answer))
+    async with answer.connection.visitor() as agent:
+        yield agent.operator
+
+
 def _logged_in(connection: ConnectionOptions, server: str, directory: Path) -> ConnectionOptions | NoResponse | None:
     """Return the options for ``server``, with its login if it runs on this computer; None if they have no user then.
 
@@ -114,6 +140,11 @@ def _logged_in(connection: ConnectionOptions, server: str, directory: Path) -> C
         if login is not None:
             return connection.with_login(login)
     return None if connection.user is None and connection.config is None else connection
+
+
+async def moved_groups(operator: Operator) -> list[GroupInfo]:
+    """Return the channel groups that have moved, or are about to."""
+    return [row async for row in operator.groups()]
 
 
 async def _ask(

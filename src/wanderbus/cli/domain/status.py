@@ -10,7 +10,7 @@ import typer
 
 from wanderbus.channels.directory import Leader
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
-from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
+from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of, moved_groups
 from wanderbus.cli.operator.listings import Columns, aligned, span
 from wanderbus.cli.output import counted, print_json, print_lines, run_async
 from wanderbus.client.operator import Operator
@@ -64,7 +64,7 @@ def status(*, connection: ConnectionOptions, event_domain: DomainFile = None, js
 
 
 async def _seen(operator: Operator) -> ServerSeen:
-    return ServerSeen([row async for row in operator.servers()], await _groups(operator))
+    return ServerSeen([row async for row in operator.servers()], await moved_groups(operator))
 
 
 def leaders_by(several: Iterable[Sequence[GroupInfo]]) -> Mapping[int, Leader]:
@@ -91,16 +91,12 @@ def present_domain(file: Path | None) -> tuple[EventDomain, bool]:
     """
     domain = domain_of(file)
     try:
-        answers = run_async(ask_all(ConnectionOptions(), file, _groups))
+        answers = run_async(ask_all(ConnectionOptions(), file, moved_groups))
     except WanderbusError:  # none runs here, or they are another user's
         return domain, False
     found = [answer.found for answer in answers.values() if answer.found is not None]
     domain.directory.use(leaders_by(found))
     return domain, bool(found)
-
-
-async def _groups(operator: Operator) -> Sequence[GroupInfo]:
-    return [row async for row in operator.groups()]
 
 
 class _Line(NamedTuple):

@@ -12,7 +12,7 @@ from wanderbus import filters
 from wanderbus.broker.servers.server_users import server_of
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.dry_run import Predicted, predicted
-from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
+from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of, moved_groups
 from wanderbus.cli.domain.status import leaders_by
 from wanderbus.cli.output import counted, print_json, print_line, run_async
 from wanderbus.cli.pub import attribute
@@ -128,7 +128,7 @@ async def _state(operator: Operator) -> ServerState:
         {(row.user, row.session): row async for row in operator.sessions()},
         [row async for row in operator.routes()],
         [row async for row in operator.advertisements()],
-        [row async for row in operator.groups()],
+        await moved_groups(operator),
     )
 
 

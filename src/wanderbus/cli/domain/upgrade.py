@@ -17,7 +17,14 @@ import typer
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.balance.steps import RATE, Step, Steps, all_answering, progress_note
 from wanderbus.cli.domain.drain import wait_until_empty
-from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of, existing_domain_file
+from wanderbus.cli.domain.servers_asked import (
+    DomainFile,
+    ServerAnswer,
+    ask_all,
+    domain_of,
+    existing_domain_file,
+    moved_groups,
+)
 from wanderbus.cli.domain.status import is_whole, present_leaders
 from wanderbus.cli.domain.up import is_supervised
 from wanderbus.cli.instants import read_instant
@@ -295,7 +302,7 @@ async def _seen_by(operator: Operator) -> ServerSeen:
     return ServerSeen(
         await operator.process(),
         [row async for row in operator.servers()],
-        [row async for row in operator.groups()],
+        await moved_groups(operator),
     )
 
 

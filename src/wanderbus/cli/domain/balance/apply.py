@@ -10,13 +10,11 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.balance.steps import RATE, DryRun, Rate, Step, Steps, all_answering
-from wanderbus.cli.domain.servers_asked import DomainFile, ask_all, domain_of
+from wanderbus.cli.domain.servers_asked import DomainFile, ask_all, domain_of, moved_groups
 from wanderbus.cli.domain.status import present_leaders
 from wanderbus.cli.output import counted, print_json, print_line, run_async
 from wanderbus.cli.pipeline.plan import read_plan
-from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError
-from wanderbus.operator_rows import GroupInfo
 from wanderbus.planning.group_plans import PlannedGroup, planned_groups
 from wanderbus.planning.plan_file import Plan
 from wanderbus.planning.rebalancing import ratio
@@ -106,7 +104,7 @@ async def _apply(
     dry_run: bool,
     json: bool,
 ) -> _Applied:
-    answers = await ask_all(connection, file, _moved_groups)
+    answers = await ask_all(connection, file, moved_groups)
     all_answering(answers)
     leaders = present_leaders(domain_of(file), (answer.found or () for answer in answers.values()))
     steps = [
@@ -119,7 +117,3 @@ async def _apply(
         performing.show(steps)
         return _Applied(steps, ())
     return _Applied(steps, await performing.perform(steps))
-
-
-async def _moved_groups(operator: Operator) -> Sequence[GroupInfo]:
-    return [row async for row in operator.groups()]

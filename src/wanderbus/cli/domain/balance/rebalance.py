@@ -13,7 +13,7 @@ import typer
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.balance.load import DomainLoad, ServerCounts, balancing_steps, load_between, percent
 from wanderbus.cli.domain.balance.steps import RATE, DryRun, Rate, Step, Steps, all_answering, progress_note
-from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
+from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of, moved_groups
 from wanderbus.cli.domain.status import present_leaders
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.output import counted, print_json, print_line, print_lines, run_async
@@ -186,7 +186,7 @@ async def _counts_of(operator: Operator) -> ServerCounts:
     return ServerCounts(
         await operator.process(),
         [row async for row in operator.loads()],
-        [row async for row in operator.groups()],
+        await moved_groups(operator),
         [row async for row in operator.sessions()],
     )
 
