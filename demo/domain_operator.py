@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from demo import json_lines
 from demo.hosts import RunContext, ServerHost
-from wanderbus.testbed import CannotRunError
-from wanderbus.testbed.launch import python
+from harness.domain_command import domain_command, until_done
 
 COMMAND_S_MAX: Final = 60.0
 """Longest time until a command has done its work: it is refused while a server is down, and then repeated."""
-
-AGAIN_S: Final = 0.5
 
 
 class DomainOperator:
@@ -57,14 +53,6 @@ class DomainOperator:
 
     async def _do(self, server: str, *arguments: str) -> None:
         """Run a command beside ``server`` until it succeeds."""
-        until = time.monotonic() + COMMAND_S_MAX
-        options = ["--event-domain", str(self._file), "--data-dir", str(self._servers[server].data)]
-        argv = self._context.network.command(server, python("wanderbus", "domain", *arguments, *options))
-        while True:
-            command = await self._context.crew.start("operator", argv)
-            status = await command.wait(until - time.monotonic())
-            if status == 0:
-                return
-            if status is None or time.monotonic() > until:
-                raise CannotRunError(f"wanderbus domain {' '.join(arguments)}: {command.last_words()}")
-            await asyncio.sleep(AGAIN_S)
+        command = domain_command(self._file, self._servers[server].data, *arguments)
+        start = partial(self._context.crew.start, "operator", self._context.network.command(server, command))
+        await until_done(f"wanderbus domain {' '.join(arguments)}", start, COMMAND_S_MAX)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -16,11 +17,11 @@ from demo.network import Network
 from faults.agents import DOMAIN, PASSWORD
 from faults.small_disks import SmallDisk
 from faults.victim import Died, Victim
+from harness.domain_command import domain_command, until_done
 from harness.domain_file import LINK_PORT, Place, place_servers
 from harness.ports import free_port
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
 from wanderbus.testbed.async_processes import AsyncProcess
-from wanderbus.testbed.launch import python
 
 ACCESS: Final = ("s1", "s2", "s3")
 LEADERS: Final = ("s4", "s5")
@@ -40,6 +41,7 @@ AFTER_BURST_S_MAX: Final = 0.15
 FULL_S_MAX: Final = 3.0
 NOTICED_S_MAX: Final = 30.0
 KILLED_WHILE_FULL_SHARE: Final = 0.5
+GROUP_MOVE_S_MAX: Final = 120.0
 
 _FULL: Final = "the disk is full"
 _ROOM: Final = "the disk has room again"
@@ -138,20 +140,14 @@ class DomainServers:
             else:
                 await self._notice(server, _ROOM, room)
 
-    async def move_group(self, group: int) -> bool:
-        """Let another server lead a channel group; return whether it does: all servers have to run meanwhile."""
+    async def move_group(self, group: int) -> None:
+        """Let another server lead a channel group, as soon as no fault prevents it: all servers have to run."""
         target = next(name for name in LEADERS if name != self.leaders[group])
-        options = {"--event-domain": self._file, "--data-dir": data_of(self._directory, target)}
-        words = [str(word) for option in options.items() for word in option]
-        argv = self._network.command(target, python("wanderbus", "domain", "move", str(group), target, *words))
-        command = await AsyncProcess.start("domain move", argv, self._errors("domain-move"), read=False)
-        try:
-            if await command.wait() != 0:
-                return False
-        finally:
-            command.kill_now()
+        what, errors = f"the move of channel group {group} to {target}", self._errors("domain-move")
+        command = domain_command(self._file, data_of(self._directory, target), "move", str(group), target)
+        start = partial(AsyncProcess.start, what, self._network.command(target, command), errors, read=False)
+        await until_done(what, start, GROUP_MOVE_S_MAX)
         self.leaders[group] = target
-        return True
 
     async def _return(self, server: str, random: Random) -> None:
         await asyncio.sleep(random.uniform(0, DOWN_S_MAX))

@@ -12,6 +12,7 @@ import pytest
 
 from demo import domain_operator
 from demo.domain_operator import DomainOperator
+from harness import domain_command
 from wanderbus.testbed import CannotRunError
 
 
@@ -29,7 +30,7 @@ class Commands:
         async def wait(_: float) -> int:
             return status
 
-        return SimpleNamespace(wait=wait, last_words=lambda: "s4 cannot be reached")
+        return SimpleNamespace(wait=wait, kill_now=lambda: None, last_words=lambda: "s4 cannot be reached")
 
 
 def operator(crew: Commands) -> DomainOperator:
@@ -40,7 +41,7 @@ def operator(crew: Commands) -> DomainOperator:
 
 
 def test_a_command_that_fails_is_repeated_beside_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domain_operator, "AGAIN_S", 0.0)
+    monkeypatch.setattr(domain_command, "AGAIN_S", 0.0)
     crew = Commands(1, 0, 0, 0)
     own = operator(crew)
 
