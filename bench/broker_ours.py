@@ -70,12 +70,18 @@ def attributes() -> Mapping[str, Any]:
     return {"At": time.monotonic(), "Filling": "x" * (EVENT_BYTES - _FRAME_BYTES)}
 
 
-@contextlib.contextmanager
-def running(directory: Path, users: Sequence[str], *options: str) -> Iterator[Place]:
-    """Run a server for the block; every user's password is ``secret``."""
+def users_file(directory: Path, users: Sequence[str]) -> Path:
+    """Write the file of users, whose password is ``secret``, and return it."""
     file = directory / "users.txt"
     file.touch(0o600)
     file.write_text("".join(f"{user}:secret\n" for user in users), encoding="utf-8")
+    return file
+
+
+@contextlib.contextmanager
+def running(directory: Path, users: Sequence[str], *options: str) -> Iterator[Place]:
+    """Run a server for the block; every user's password is ``secret``."""
+    file = users_file(directory, users)
     up = ["up", "--port", "0", "--users", str(file), *options, "--data-dir", str(directory / "data")]
     with Process("the server", python("wanderbus", *up), directory / "errors", read=True) as server:
         yield {"server": server.line().split()[1].removeprefix("sip:"), "pid": server.pid}

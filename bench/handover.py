@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,16 +116,12 @@ async def _moved(servers: Cluster, moves: int, what: str) -> Row:
         publisher = await stack.enter_async_context(connected(servers.places[1], "publisher0"))
         subscription = await stack.enter_async_context(subscriber.subscribe(subject))
         operator = await stack.enter_async_context(connected(servers.places[1], ADMINISTRATOR, Operator.SESSION))
-        take, begins = streams.reader(), list[float]()
-
-        async def read() -> None:
-            async for notification in subscription:
-                take(int(str(notification.event["Number"])))
+        begins: list[float] = []
 
         async def publish(number: int) -> None:
             await publisher.publish(subject, {"Number": number})
 
-        async with reading(read), streams.publishing(publish):
+        async with reading(partial(streams.read, subscription)), streams.publishing(publish):
             await asyncio.sleep(1.0)
             for number in range(moves):
                 begins.append(time.monotonic())

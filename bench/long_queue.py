@@ -17,6 +17,7 @@ from typing import Any, Final
 from bench.broker_ours import connected
 from bench.broker_peer import reading
 from bench.domain_servers import Cluster, cluster
+from bench.streams import faults_in
 from harness.reporting import Goal, goal, progress
 from wanderbus.client.operator import Operator
 
@@ -82,13 +83,11 @@ async def _moved(servers: Cluster, count: int) -> Mapping[str, Any]:
             await operator.operator.move(agent.uri, "default", "s2")
             whole_s = time.monotonic()
             await is_over.wait()
-    times, numbers = [at for at, _ in taken], [number for _, number in taken]
+    times = [at for at, _ in taken]
     pause_s, first_s = max((later - before, later) for before, later in pairwise(times) if later >= began_s)
     return {
         "pause_ms": 1e3 * pause_s,
         "whole_s": whole_s - first_s,
         "read_s": times[-1] - times[0],
-        "lost": count - len(set(numbers)),
-        "repeated": len(numbers) - len(set(numbers)),
-        "out_of_order": sum(later < before for before, later in pairwise(numbers)),
+        **faults_in([[number for _, number in taken]], count),
     }

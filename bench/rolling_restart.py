@@ -14,6 +14,7 @@ import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +22,8 @@ import nats
 
 from bench import domain_nats
 from bench.broker_nats import program
-from bench.broker_ours import connected
-from bench.broker_peer import HOST, accepts
+from bench.broker_ours import connected, users_file
+from bench.broker_peer import HOST, accepts, reading
 from bench.domain_nats import SIZE
 from bench.streams import Streams, pause_ms
 from harness.reporting import Goal, goal, median, percentile, progress
@@ -84,9 +85,7 @@ def _row(streams: Streams, begin_s: float, end_s: float) -> Row:
 @contextlib.contextmanager
 def _domain(directory: Path, users: Sequence[str]) -> Iterator[list[str]]:
     """Run a domain for the block; return the addresses of its servers."""
-    file = directory / "users.txt"
-    file.touch(0o600)
-    file.write_text("".join(f"{user}:secret\n" for user in users), encoding="utf-8")
+    file = users_file(directory, users)
     up = ("domain", "up", "--size", str(SIZE), "--port", "0", "--admin", ADMINISTRATOR, "--users", str(file))
     with Process(
         "domain up", python("wanderbus", *up, "--data-dir", str(directory / "d")), directory / "up", read=True
@@ -105,7 +104,7 @@ async def _ours(directory: Path, readers: int) -> Row:
                     connected({"server": servers[number % SIZE]}, f"reader{number}")
                 )
                 subscription = await stack.enter_async_context(agent.subscribe(SUBJECT))
-                stack.push_async_callback(_end, asyncio.create_task(_read(subscription, streams.reader())))
+                await stack.enter_async_context(reading(partial(streams.read, subscription)))
             publisher = await stack.enter_async_context(connected({"server": servers[0]}, "publisher"))
 
             async def publish(number: int) -> None:
@@ -126,16 +125,6 @@ async def _upgrade(directory: Path) -> None:
     if await process.wait(UPGRADE_S_MAX) != 0:
         process.kill_now()
         raise CannotRunError(f"domain upgrade failed: {process.last_words()}")
-
-
-async def _read(subscription: Any, take: Callable[[int], None]) -> None:
-    async for notification in subscription:
-        take(int(str(notification.event["Number"])))
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 # NATS ----------------------------------------------------------------------------------------------------------------

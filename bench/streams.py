@@ -27,6 +27,12 @@ class Streams:
         self.received.append(own)
         return lambda number: own.append((time.monotonic(), number))
 
+    async def read(self, subscription: Any) -> None:
+        """Read a subscription as a further reader, until cancelled."""
+        take = self.reader()
+        async for notification in subscription:
+            take(int(str(notification.event["Number"])))
+
     @contextlib.asynccontextmanager
     async def publishing(self, publish: Callable[[int], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
         """Publish numbered events during the block, and wait until all are accepted."""
@@ -56,12 +62,16 @@ class Streams:
 
     def faults(self) -> dict[str, int]:
         """Return what the readers lack, have twice, or have after a later one."""
-        numbers = [[number for _, number in own] for own in self.received]
-        return {
-            "lost": sum(self.count - len(set(each)) for each in numbers),
-            "repeated": sum(len(each) - len(set(each)) for each in numbers),
-            "out_of_order": sum(later < before for each in numbers for before, later in pairwise(each)),
-        }
+        return faults_in([[number for _, number in own] for own in self.received], self.count)
+
+
+def faults_in(received: Sequence[Sequence[int]], count: int) -> dict[str, int]:
+    """Return what readers lack of ``count`` events, have twice, or have after a later one."""
+    return {
+        "lost": sum(count - len(set(each)) for each in received),
+        "repeated": sum(len(each) - len(set(each)) for each in received),
+        "out_of_order": sum(later < before for each in received for before, later in pairwise(each)),
+    }
 
 
 def pause_ms(times: Sequence[float], begin_s: float, end_s: float) -> float:
