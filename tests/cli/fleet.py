@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.cli.shell import WAIT_S, Shell, read_line
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
+from wanderbus.runtime.process_arguments import arguments_of, parent_of
 
 SERVERS = ("s1", "s2", "s3")
 
@@ -59,14 +60,9 @@ class Fleet(Shell):
 
     def pid(self, server: str) -> int:
         """Return the process id of a server."""
-        for place in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = place.read_bytes().decode(errors="replace").split("\0")
-                parent = int((place.parent / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            if parent == self.supervisor.pid and server in words:
-                return int(place.parent.name)
+        for pid in (int(place.name) for place in Path("/proc").glob("[0-9]*")):
+            if parent_of(pid) == self.supervisor.pid and server in arguments_of(pid):
+                return pid
         raise AssertionError(f"{server} has no process")
 
     def running(self) -> list[int]:
