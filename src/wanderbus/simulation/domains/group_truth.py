@@ -93,7 +93,7 @@ class Replacement(NamedTuple):
     epoch: int
     is_former: bool
     """True in the log of the server that was gone."""
-    told: frozenset[str]
+    with_gap: frozenset[str]
     """Subscriptions that have a gap for it."""
 
 
@@ -123,7 +123,7 @@ class ForcedTruth(DomainTruth):
             if each.subscription.subject == EVERY_SUBJECT or self._group_of(each.subscription.subject) == replaced.group
             if any(start < replaced.offset < end for start, end in each.lives)
         }
-        if missing := sorted(concerned - replaced.told):
+        if missing := sorted(concerned - replaced.with_gap):
             self.problems.append(f"{name} has no gap for {missing} at {replaced.offset}")
         for origin, arrived in server.arrived.items():
             for number, offset in arrived.items():
@@ -134,18 +134,18 @@ class ForcedTruth(DomainTruth):
     def _follow(self, node: DomainNode) -> list[Replacement]:
         """Return the replacements in the log of a server, and note in which epochs it has accepted its events."""
         epochs: dict[int, int] = {}
-        found, told = list[Replacement](), frozenset[str]()
+        found, with_gap = list[Replacement](), frozenset[str]()
         for offset, record in enumerate(node.disk.records()):
             if isinstance(record, GroupMoved):
                 epochs[record.group] = record.epoch
                 if record.forced:
                     is_former = record.former == node.name
-                    found.append(Replacement(offset, record.group, record.epoch, is_former, told))
+                    found.append(Replacement(offset, record.group, record.epoch, is_former, with_gap))
             elif isinstance(record, Published):
                 group = self._group_of(record.event.subject)
                 self._places[record.acceptance.id] = group, epochs.get(group, 1)
             lost = record.notified if isinstance(record, ArrivalsLost) else ()
-            told = frozenset(identity for each in lost for identity in each.subscriptions)
+            with_gap = frozenset(identity for each in lost for identity in each.subscriptions)
         return found
 
     def era_of(self, event: EventId) -> int:
@@ -179,18 +179,18 @@ class ForcedTruth(DomainTruth):
         group, epoch = self._places[event]
         if group != replaced.group or end < replaced.offset:
             return False
-        is_told = followed.subscription.id in replaced.told
+        has_gap = followed.subscription.id in replaced.with_gap
         arrived = [
             number
             for number in server.arrived.get(event.origin, {})
             if self._places[self.servers[event.origin].published[number][0].id] == (group, epoch)
         ]
         if epoch < replaced.epoch:
-            return (is_told or start > replaced.offset) and max(arrived, default=0) < event.number
+            return (has_gap or start > replaced.offset) and max(arrived, default=0) < event.number
         published, lineage = self.servers[event.origin].published, server.node.channels.lineage
         matching = [
             number
             for number in arrived
             if followed.matches(published[number][1], lineage(published[number][1].subject))
         ]
-        return replaced.is_former and is_told and event.number < min(matching, default=event.number + 1)
+        return replaced.is_former and has_gap and event.number < min(matching, default=event.number + 1)
