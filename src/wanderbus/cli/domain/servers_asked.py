@@ -33,7 +33,7 @@ RESTART_ADVICE: Final = (
     "restart all other servers with this file, one after the other, as 'wanderbus domain upgrade' does. Where "
     "'wanderbus domain up' runs them, end it and start it again"
 )
-"""What is to be done after a change of the servers in the file."""
+"""Advice for whoever has changed the servers in the file."""
 
 Row = TypeVar("Row")
 
