@@ -13,7 +13,16 @@ from tests.peers.handover_town import KEY, Town
 from wanderbus.broker.queues.stored_blocks import QueuePiece, StoredGap
 from wanderbus.broker.state.exported_session import decode_export, encode_export, encode_piece, export_session
 from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES, PIECES_MAX
-from wanderbus.peers.handover.messages import Move, MoveRefused, MoveTaken, RestWanted, parts_of
+from wanderbus.peers.handover.messages import (
+    HANDOVER_PREFIX,
+    Move,
+    MoveReady,
+    MoveRefused,
+    MoveTaken,
+    RestWanted,
+    decode,
+    parts_of,
+)
 from wanderbus.protocol import Notify
 from wanderbus.records import ExportTaken, QueueContinued, SessionImported
 
@@ -150,6 +159,25 @@ def test_l02_a_session_moves_on_once_its_queue_is_whole() -> None:
     south = town["south"]
     assert south.stream(south.attach(ALICE, "phone", epoch=9)) == list(range(1, COUNT + 1))
     assert not [*south.broker.state.exports, *south.broker.state.rests]
+
+
+@pytest.mark.parametrize("waiting", [1, COUNT])
+def test_u12_a_target_of_an_earlier_version_gets_a_queue_whole_or_not_at_all(waiting: int) -> None:
+    town = Town(waiting=waiting)
+    south, north = town["south"], town["north"]
+    south.move()
+    while not isinstance(decode(town.sent[0][2][1:]), MoveReady):
+        town.deliver()
+    sender, link, _ = town.sent.popleft()
+    move = Move(ALICE, "default", north.broker.state.awaited[KEY].owner_epoch)
+    town.sent.appendleft((sender, link, HANDOVER_PREFIX + msgspec.msgpack.encode([2, move])))
+    town.run()
+    if waiting == 1:
+        assert is_over(town)
+        assert ("south", "north", "rest") not in town.trace
+    else:
+        assert "north has an earlier version, which takes no queue of" in south.ended[0].reason
+        assert [south.has_session, *north.broker.state.awaited] == [True]
 
 
 def test_a_third_server_neither_sends_the_rest_nor_takes_it() -> None:

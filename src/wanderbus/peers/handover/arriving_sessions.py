@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Set
+from functools import partial
 from typing import Final
 
 from wanderbus.broker.queues.left_queue import is_sound, subscriptions_of
@@ -22,6 +23,7 @@ from wanderbus.broker.state.rows import session_key, session_of
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.peers.handover.messages import (
+    VERSION,
     Message,
     Move,
     MoveAwaited,
@@ -88,7 +90,7 @@ class ArrivingSessions:
 
     def effective(self, effective: AwaitedEffective) -> None:
         """Tell the source that every event for the session reaches this server."""
-        self._answer((effective.user, effective.session), effective.owner_epoch, MoveReady)
+        self._answer((effective.user, effective.session), effective.owner_epoch, partial(MoveReady, version=VERSION))
 
     def owned(self, owned: SessionOwned) -> None:
         """Tell the source that the session is here."""
@@ -108,7 +110,7 @@ class ArrivingSessions:
             source, move = found
             self._send(source, MoveRefused(move, refused.reason[:1_024]))
 
-    def _answer(self, key: tuple[str, str], owner_epoch: int, answer: type[MoveReady | MoveTaken]) -> None:
+    def _answer(self, key: tuple[str, str], owner_epoch: int, answer: Callable[[Move], Message]) -> None:
         source, move = self._sources.get(key, ("", None))
         if move is not None and move.owner_epoch == owner_epoch:
             self._send(source, answer(move))

@@ -24,6 +24,7 @@ from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.peers.handover.messages import (
+    VERSION,
     HeadAnswered,
     HeadAsked,
     Message,
@@ -72,6 +73,8 @@ class _Leaving:
         self.request = 0
         """Number of the question for the heads."""
         self.heads: dict[str, Head] = {}
+        self.is_in_pieces = False
+        """True if the target takes the queue in pieces."""
         self.sent: int | None = None
         """Number up to which the queue was sent on this link, None if the target has not said what it has."""
         self.unconfirmed: deque[int] = deque()
@@ -197,8 +200,7 @@ class LeavingSessions:
         if refused.has_more:
             self._offer(leaving)
         elif leaving.stage != "fenced":
-            self._send(leaving.target, MoveWithdrawn(leaving.move))
-            self._end(leaving, refused.reason)
+            self._stay(leaving, refused.reason)
 
     def timer_fired(self, key: object) -> None:
         """Let a session stay that could not be fenced in time."""
@@ -206,9 +208,8 @@ class LeavingSessions:
             if leaving.stage == "fencing":
                 self._emit(KeepSession(*leaving.move.key))
             elif leaving.stage != "fenced":
-                self._send(leaving.target, MoveWithdrawn(leaving.move))
                 late = leaving.target if leaving.stage == "offered" else " and ".join(sorted(self._missing(leaving)))
-                self._end(leaving, f"{late} did not answer within {MOVE_S:g} s")
+                self._stay(leaving, f"{late} did not answer within {MOVE_S:g} s")
 
     # Other servers -----------------------------------------------------------------------------------------------
 
@@ -230,11 +231,11 @@ class LeavingSessions:
     def received(self, server: str, message: OfMoves) -> None:
         """Take a message of another server."""
         match message:
-            case MoveReady(move=move):
+            case MoveReady(move=move, version=version):
                 if (leaving := self._found(server, move)) is None:
                     self._withdraw(server, move)
                 elif leaving.stage == "offered":
-                    self._ask_heads(leaving)
+                    self._go_on(leaving, version)
             case HeadAnswered(request=request, head=head):
                 if head.end.origin == server:
                     for leaving in list(self._by_request.get(request, ())):
@@ -251,8 +252,7 @@ class LeavingSessions:
                 if leaving is not None and leaving.stage == "fencing":
                     self._emit(KeepSession(*move.key))  # the answer ends the move, unless it is too late
                 elif leaving is not None and leaving.stage != "fenced":
-                    self._send(server, MoveWithdrawn(move))  # it may have accepted an earlier offer
-                    self._end(leaving, reason, has_refused=True)
+                    self._stay(leaving, reason, has_refused=True)  # it may have accepted an earlier offer
             case MoveAwaited(move=move):
                 if self._found(server, move) is None:
                     self._withdraw(server, move)
@@ -281,6 +281,16 @@ class LeavingSessions:
         wanted = tuple(self._state.subscriptions[each].subscription for each in session.subscriptions)
         for part in parts_of(leaving.move, "offer", encode_offer(wanted)):
             self._send(leaving.target, part)
+
+    def _go_on(self, leaving: _Leaving, version: int) -> None:
+        """Ask for the heads, unless the queue is too long for the ``version`` that the target speaks."""
+        leaving.is_in_pieces = version >= VERSION
+        session = self._state.sessions[session_key(*leaving.move.key)]
+        if leaving.is_in_pieces or session.queued_bytes <= self._piece_bytes:
+            self._ask_heads(leaving)
+        else:
+            takes = f"has an earlier version, which takes no queue of {session.queued_bytes} bytes; upgrade it first"
+            self._stay(leaving, f"{leaving.target} {takes}")
 
     def _ask_heads(self, leaving: _Leaving) -> None:
         if not self._is_asked:
@@ -313,7 +323,7 @@ class LeavingSessions:
                     leaving.subscriptions,
                     heads,
                     leaving.cause,
-                    self._piece_bytes,
+                    self._piece_bytes if leaving.is_in_pieces else 0,
                 )
             )
 
@@ -356,6 +366,11 @@ class LeavingSessions:
             *((key, export.target) for key, export in exports.items()),
             *((key, rest.target) for key, rest in rests.items()),
         ]
+
+    def _stay(self, leaving: _Leaving, reason: str, *, has_refused: bool = False) -> None:
+        """Let a session stay that has not left."""
+        self._send(leaving.target, MoveWithdrawn(leaving.move))
+        self._end(leaving, reason, has_refused=has_refused)
 
     def _end(self, leaving: _Leaving, reason: str = "", *, has_refused: bool = False) -> None:
         del self._moves[leaving.move.key]

@@ -42,6 +42,9 @@ HANDOVER_PREFIX: Final = b"\x05"
 PART_BYTES_MAX: Final = 32 * 2**10
 """Largest part of an offer, an export or a piece of a queue in one message."""
 
+VERSION: Final = 2
+"""Version of these messages, which a target says; from 2 on, a long queue follows its session in pieces."""
+
 Content = Literal["offer", "export", "rest"]
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -71,9 +74,10 @@ class Part(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class MoveReady(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Every event for the offered subscriptions reaches the target."""
+    """Every event for the offered subscriptions reaches the target, which speaks ``version`` of these messages."""
 
     move: Move
+    version: Count = 1
 
 
 class MoveTaken(msgspec.Struct, frozen=True, array_like=True, tag=3):
