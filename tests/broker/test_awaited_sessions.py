@@ -451,6 +451,29 @@ def test_l04_an_event_for_several_subscriptions_is_one_notification_of_the_next_
     assert target.broker.state.sessions[KEY].restricted == 1
 
 
+def test_l04_a_subscription_that_begins_meanwhile_gets_events_together_with_the_others() -> None:
+    """It begins while the others read the last piece of the log, with which they would become live."""
+    source, target = server("south"), server("west")
+    phone, bob = source.attach(), target.attach(BOB, "desk")
+    each = source.subscribed(phone, "N > 0")
+    source.close(phone)
+    awaiting(target, each)
+    head = head_of(target)
+    target.publish(bob, 1)
+    fence(source, head)
+    target.reads_history = False
+    target.give(ImportSession(exported(source)))
+    phone = target.attach(ALICE, "phone", epoch=2)
+    late = target.subscribed(phone, "N > 1")
+    target.publish(bob, 2)
+    target.reads_history = True
+    target.read_history()
+    target.publish(bob, 3)
+    got = {notify.number: set(notify.subscriptions) for notify in target.received(phone, Notify)}
+    assert got == {1: {each.id}, 2: {each.id, late.id}, 3: {each.id, late.id}}
+    assert not any(row.history for row in target.broker.state.subscriptions.values())
+
+
 @pytest.mark.parametrize("when_full", ["drop_oldest", "drop_newest"])
 def test_l04_a_full_queue_drops_what_it_would_drop_if_the_session_had_stayed(when_full: Any) -> None:
     queue = QueuePolicy(notifications_max=3, when_full=when_full)

@@ -22,6 +22,7 @@ from wanderbus.broker.sessions.handover import Handover
 from wanderbus.broker.sessions.handover_messages import DropExport, HeadFound, SessionExported
 from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.state import replays, session_moves
+from wanderbus.broker.state import state as state_module
 from wanderbus.broker.state.exported_session import ExportedSession, export_session
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
@@ -116,6 +117,10 @@ def fence_before_the_past_is_in_the_queue(patch: Patch) -> None:
 
 def read_the_past_apart(patch: Patch) -> None:
     patch.setattr(catch_up.CatchUp, "_together", lambda self, session, row: [row])
+
+
+def begin_live_while_the_others_read(patch: Patch) -> None:
+    patch.setattr(state_module, "read_behind", lambda state, row: None)
 
 
 def say_that_nothing_was_sent(patch: Patch) -> None:
@@ -362,6 +367,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (keep_the_link_of_a_device_that_has_gone, "was accepted as", (449,)),
     (let_sessions_cross, " still ", (5, 11)),
     (read_the_past_apart, " in two notifications, ", (1, 2)),
+    (begin_live_while_the_others_read, " in two notifications, ", (165,)),
 ]
 
 

@@ -109,13 +109,17 @@ class CatchUp:
 
     def add(self, identity: str) -> None:
         """Let a new, revived, stored or imported subscription read the log, if it is behind."""
-        if not self._state.subscriptions[identity].history:
+        row = self._state.subscriptions[identity]
+        if not row.history:
             return
         self._reached.pop(identity, None)
         asked = next((each for each in self._asked.values() if identity in each.wanted.identities), None)
         if asked is not None:
             asked.held = None  # what came while it was not live was not held
-        elif not self._is_known(identity):
+            return
+        if (here := self._asked.get(_HERE)) and _session_of(here.wanted.subscription) == _session_of(row.subscription):
+            here.held = None  # those that read after a handover become live together
+        if not self._is_known(identity):
             self._let_read(identity)
 
     def _is_known(self, identity: str) -> bool:
@@ -436,7 +440,11 @@ class CatchUp:
         self._state.wanting_room.add(session.key)
 
     def _session(self, row: SubscriptionRow) -> SessionRow:
-        return self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
+        return self._state.sessions[_session_of(row.subscription)]
+
+
+def _session_of(subscription: Subscription) -> str:
+    return session_key(subscription.owner, subscription.session)
 
 
 def _gets(row: SubscriptionRow, event: PastEvent) -> bool:

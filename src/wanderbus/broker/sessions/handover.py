@@ -29,6 +29,7 @@ from wanderbus.broker.sessions.handover_messages import (
     UserUnowned,
 )
 from wanderbus.broker.sessions.turned_away import TurnedAway
+from wanderbus.broker.state.replays import is_arriving
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import EventId
@@ -240,10 +241,7 @@ class Handover:
                 number = state.servers[state.server].servers.index(origin)
                 if state.decentralised.causal.delivered.get((number, head.incarnation), 0) < head.direct:
                     return False
-        if session.source:
-            return False
-        rows = (state.subscriptions[identity] for identity in session.subscriptions)
-        return not any(span.is_handover for row in rows for span in row.history)
+        return not is_arriving(state, session)
 
     def _cuts(self, heads: Sequence[Head]) -> tuple[Cut, ...]:
         """Return for each log what the session has got."""

@@ -9,8 +9,9 @@ import msgspec
 
 from wanderbus import records
 from wanderbus.broker.state.drops import drop_each
-from wanderbus.broker.state.rows import EventRow, LogSpan, SubscriptionRow, session_key
+from wanderbus.broker.state.rows import EventRow, LogSpan, SessionRow, SubscriptionRow, session_key
 from wanderbus.event import EventId
+from wanderbus.subscription import PATTERN
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -104,14 +105,23 @@ def handed_over(state: BrokerState, row: SubscriptionRow, cuts: Iterable[records
 
 
 def read_behind(state: BrokerState, row: SubscriptionRow) -> None:
-    """Let a subscription that begins to live read this log from now on, if the queue of its session is not here yet.
+    """Let a subscription that begins to live read this log from now on, if its session is arriving.
 
-    What it gets from now on comes behind that.
+    What it gets from now on comes behind the rest of the queue, and an event that others of the session match comes
+    with theirs.
     """
     session = state.sessions[session_key(row.subscription.owner, row.subscription.session)]
-    if session.source and not row.history:
+    if not row.history and row.subscription.language != PATTERN and is_arriving(state, session):
         row.history = (LogSpan(state.server, state.incarnation, state.offset, is_handover=True),)
         state.subscriptions.put(row.subscription.id, row)
+
+
+def is_arriving(state: BrokerState, session: SessionRow) -> bool:
+    """Return whether a session that moved here is not all here yet, or still reads what came for it before."""
+    if session.source or session.owner_epoch == 1:
+        return bool(session.source)
+    rows = (state.subscriptions[identity] for identity in session.subscriptions)
+    return any(span.is_handover for row in rows for span in row.history)
 
 
 def closed(row: SubscriptionRow, server: str, end: int) -> SubscriptionRow:
