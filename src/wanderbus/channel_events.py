@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import msgspec
 
-from wanderbus.event import Event, EventId
+from wanderbus.event import Event, EventId, Position
+
+Place: TypeAlias = int | Position | None
+"""A number of a channel, of its present leader or, as a position, under an epoch."""
 
 
 class ChannelEvent(msgspec.Struct, frozen=True):
@@ -24,10 +29,12 @@ class ChannelEvent(msgspec.Struct, frozen=True):
 
 
 class NumbersGone(msgspec.Struct, frozen=True):
-    """A marker before the first event: numbers below ``kept_from`` are no longer kept, so their events are missing.
+    """A marker where events are missing: numbers below ``kept_from`` are no longer kept.
 
-    With ``led_before`` that server led the channel before: its log has the earlier events, under its own numbers.
+    With ``led_before`` that server led the channel before: its log has the earlier events, under its own numbers. With
+    a reason they are ``left_out`` because of it.
     """
 
     kept_from: int
     led_before: str = ""
+    left_out: str = ""

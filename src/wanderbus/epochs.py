@@ -14,7 +14,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from wanderbus.event import Position
+import msgspec
+
+from wanderbus.event import Number, Position
+
+EARLIER_MAX: Final = 64
+"""Earlier leaders of a channel group that are known; those before them are forgotten."""
+
+
+class Leadership(msgspec.Struct, frozen=True, array_like=True):
+    """The server that leads a channel group under ``epoch``, or led it ``until_us``, in µs since the Unix epoch.
+
+    With 0 it leads. The time is that of the server that has written the fence.
+    """
+
+    epoch: Number
+    server: str
+    until_us: int = 0
+
 
 Epochs: TypeAlias = Sequence[tuple[int, int]]
 

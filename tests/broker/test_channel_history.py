@@ -174,7 +174,7 @@ def test_a_request_about_another_channel_is_passed_to_its_leader_and_the_parts_o
     alice, bob = desk.attach(), desk.attach(BOB)
     desk.send(bob, ListEvents(7, NORTHERN, newest=3))
     desk.send(alice, ListEvents(7, NORTHERN, 4, 9, limit=2))
-    assert desk.asked == [ListEvents(1, NORTHERN, newest=3), ListEvents(2, NORTHERN, 4, 9, limit=2)]
+    assert desk.asked == [ListEvents(1, NORTHERN, newest=3, epoch=1), ListEvents(2, NORTHERN, 4, 9, limit=2, epoch=1)]
     assert desk.wanted == []
     row: dict[str, Any] = {"number": 4}
     desk.give(LeaderAnswered(Listing(2, (row,), more=True)), LeaderAnswered(Listing(2, (row,), next="6")))
@@ -266,4 +266,4 @@ def test_a_reading_for_subscriptions_is_for_servers_and_for_channels_that_are_le
     desk.send(reading_server, ListEvents(9, NORTHERN, expression=""))
     assert "north leads the channel of 'Northern', not south" in desk.answer_of(reading_server).reason
     desk.send(reading_server, ListEvents(10, "*", expression=""))
-    assert "north and south leads the channel of '*'" in desk.answer_of(reading_server).reason
+    assert "north and south lead the channels of '*'" in desk.answer_of(reading_server).reason

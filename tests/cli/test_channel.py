@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.cli.shell import one_line
-from wanderbus.channel_events import ChannelEvent, NumbersGone
+from wanderbus.channel_events import ChannelEvent, NumbersGone, Place
 from wanderbus.cli.application import run
 from wanderbus.cli.connection_options import ConnectionOptions
-from wanderbus.event import Event, EventId
+from wanderbus.event import Event, EventId, Position
 
 ALICE = ("--user", "sip:alice@localhost", "--password", "secret")
 EVENT = ChannelEvent(
     42, 3, EventId("wb", 7, 42), "sip:bob@localhost", 0, Event("Trade", {"Price": 24.5, "Of\x1b": "A B"}), 88
 )
 Output = pytest.CaptureFixture[str]
-Asked = list[dict[str, int | str | None]]
+Asked = list[dict[str, Place | str]]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     found: Asked = []
 
     class Visitor:
-        async def history(self, subject: str, **options: int | None) -> AsyncIterator[ChannelEvent | NumbersGone]:
+        async def history(self, subject: str, **options: Place) -> AsyncIterator[ChannelEvent | NumbersGone]:
             found.append({"subject": subject, **options})
             yield NumbersGone(40)
             yield EVENT
@@ -44,13 +44,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 def test_k03_a_listing_has_a_line_for_each_event_and_one_for_numbers_that_are_gone(
     asked: Asked, capsys: Output
 ) -> None:
-    assert run(["channel", "history", "Trade", "--from", "3", "--to", "50", "--last", "9", *ALICE]) == 0
-    assert asked == [{"subject": "Trade", "first": 3, "last": 50, "newest": 9}]
+    assert run(["channel", "history", "Trade", "--from", "2:3", "--to", "50", "--last", "9", *ALICE]) == 0
+    assert asked == [{"subject": "Trade", "first": Position(2, 3), "last": 50, "newest": 9}]
     captured = capsys.readouterr()
     assert captured.err == ""
     assert captured.out.splitlines() == [
         "numbers below 40 are no longer kept",
-        '42 1970-01-01 00:00:00Z sip:bob@localhost 88 bytes: Trade Price=24.5 "Of\\u001b"="A B"',
+        '3:42 1970-01-01 00:00:00Z sip:bob@localhost 88 bytes: Trade Price=24.5 "Of\\u001b"="A B"',
     ]
 
 
@@ -97,3 +97,9 @@ def test_a_replay_has_no_xml(asked: Asked, capsys: Output) -> None:
 def test_a_listing_is_not_for_the_original_eci(capsys: Output) -> None:
     assert run(["channel", "history", "Trade", "--user", "eci://127.0.0.1:1"]) == 2
     assert one_line(capsys.readouterr().err) == "the original ECI knows no history; give --user sip:NAME@DOMAIN"
+
+
+def test_a_place_is_a_number_with_or_without_an_epoch(capsys: Output) -> None:
+    assert run(["channel", "history", "Trade", "--from", "2:x", *ALICE]) == 2
+    line = "--from: invalid place '2:x' (expected a number, or an epoch and a number as in 2:1042)"
+    assert one_line(capsys.readouterr().err) == line

@@ -201,7 +201,7 @@ def test_k03_the_history_of_a_channel_is_listed_and_replayed_at_any_server(fleet
         assert {(row["user"], row["subject"], row["epoch"]) for row in rows} == {("sip:bob@localhost", "Train", 1)}
     status, out, err = asked(capsys, "channel", "history", "Train", "--last", "1", *visitor)
     assert (status, err, len(out.splitlines())) == (0, "", 1)
-    assert out.startswith(f"{numbers[4]} 20")
+    assert out.startswith(f"1:{numbers[4]} 20")
     assert " sip:bob@localhost " in out
     assert out.endswith(" bytes: Train n=4 text=" + "x" * 105 + "...\n"), out
     middle = ("--from", str(numbers[1]), "--to", str(numbers[2]), *visitor)

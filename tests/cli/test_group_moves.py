@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -41,15 +42,30 @@ def test_j08_every_event_arrives_once_and_in_order_while_the_group_moves(fleet: 
     assert (status, f"group {group}, leader s1, epoch {epoch}," in out, err) == (0, True, "")
     rows = [json.loads(line) for line in fleet.run("domain", "servers", "--json", *file)[1].splitlines()]
     assert (sum(row["groups"] for row in rows), {row["leaders_from"] for row in rows}) == (64, {"servers"})
-    status, out, err = fleet.run("channel", "history", "News", *fleet.visiting("s2"))
-    assert (status, err) == (0, "")
-    first, *_, last = out.splitlines()
-    assert first.startswith("events before number ")
-    assert first.endswith(" are in the log of s3, which led it before")
-    assert f"n={publishing.published - 1}" in last
+    check_history(fleet, publishing.published, epoch)
     for each in (publisher, reader):
         each.terminate()
         ended(each)
+
+
+def check_history(fleet: Fleet, count: int, epoch: int) -> None:
+    """Check that the history of the channel has all events in order, and that a part of it may begin anywhere."""
+
+    def history(*options: str) -> list[dict[str, Any]]:
+        status, out, err = fleet.run("channel", "history", "News", "--json", *options, *fleet.visiting("s2"))
+        assert (status, err) == (0, "")
+        return [json.loads(line) for line in out.splitlines()]
+
+    rows = history()
+    assert [row["attributes"]["n"] for row in rows] == list(range(count))
+    places = [(row["epoch"], row["number"]) for row in rows]
+    assert (places, places[-1][0]) == (sorted(places), epoch)
+    ends = next(at for at, (led, _) in enumerate(places) if led == epoch)
+    middle = ["{}:{}".format(*places[at]) for at in (ends - 3, ends + 2)]
+    assert history("--from", middle[0], "--to", middle[1]) == rows[ends - 3 : ends + 3]
+    assert history("--last", str(count - ends + 2)) == rows[ends - 2 :]
+    gone, *others = history("--from", "0")
+    assert (gone["led_before"], others) == ("s3", rows[ends:])
 
 
 def test_a_group_that_cannot_move_stays_and_the_command_says_why(fleet: Fleet) -> None:

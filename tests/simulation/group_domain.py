@@ -32,10 +32,12 @@ class Phone(DomainDevice):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.rows: list[Any] = []
         self.reasons: list[str] = []
+        self.next: str | None = None
         super().__init__(*arguments, **options)
 
     def _answered(self, asked: Request, settled: RequestSettled) -> None:
         self.rows += settled.rows
+        self.next = settled.next
         if settled.refusal is not None:
             self.reasons.append(settled.refusal.reason)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.simulation.group_domain import NAMES, Domain, Phone, user
@@ -201,21 +203,54 @@ def test_a_move_whose_leader_crashes_before_the_fence_is_given_up(domain: Domain
     assert any(isinstance(each, GroupStays) for each in domain.nodes["s3"].disk.records())
 
 
-def test_k03_a_history_says_where_the_earlier_events_are(domain: Domain) -> None:
-    alice, bob = domain.phone("s1", user("alice")), domain.phone("s3", user("bob"))
+def history(phone: Phone, domain: Domain, **options: Any) -> list[tuple[int, str]]:
+    """Return epoch and name of each event of a channel, page by page; the reason and no name for those left out."""
+    found: list[tuple[int, str]] = []
+    request: protocol.ListEvents | None = protocol.ListEvents(0, "A", limit=2, **options)
+    while request is not None:
+        phone.rows.clear()
+        phone.ask(request)
+        domain.wait()
+        for row in phone.rows:
+            named = row["event"]["attributes"]["Uid"] if "event" in row else row.get("left_out", row.get("led_before"))
+            found.append((row.get("epoch", 0), named))
+        epoch, _, number = (phone.next or "").partition(":")
+        first = int(number) if number else None
+        following = protocol.ListEvents(0, "A", first, limit=2, epoch=int(epoch or 0))
+        request = following if epoch else None
+    return found
+
+
+def test_k03_a_history_has_the_events_of_all_leaders_in_the_order_of_their_epochs(domain: Domain) -> None:
+    """s1 leads twice, and is asked at a server that has been started again since."""
+    alice, bob = domain.phone("s2", user("alice")), domain.phone("s3", user("bob"))
+    for target, at in (("s2", "s1"), ("s1", "s2"), ("s3", "s1")):
+        domain.publish(alice)
+        assert domain.move(target, at) == []
     domain.publish(alice)
+    for name in NAMES:
+        domain.restart(name)
+        domain.wait()
+    epochs = [(number // 3 + 1, f"e{number + 1}") for number in range(12)]
+    assert history(bob, domain) == epochs
+    assert history(bob, domain, first=0) == [(0, "s1"), *epochs[9:]]
+    assert history(bob, domain, epoch=2) == epochs[3:]
+    bob.ask(protocol.ListEvents(0, "A", epoch=5))
     domain.wait()
+    assert bob.reasons == ["the channel of 'A' has no epoch 5 here (known: 1, 2, 3, 4)"]
+
+
+def test_k03_a_former_leader_that_is_gone_is_left_out_and_the_row_names_it(domain: Domain) -> None:
+    alice, bob = domain.phone("s2", user("alice")), domain.phone("s3", user("bob"))
+    domain.publish(alice)
     assert domain.move("s2") == []
     domain.publish(alice)
+    domain.nodes["s1"].crash(lose_rows=True)
     domain.wait()
-    bob.ask(protocol.ListEvents(0, "A", None))
-    domain.wait()
-    seam, *rows = bob.rows
-    assert (seam["led_before"], [(row["epoch"], row["event"]["attributes"]["Uid"]) for row in rows]) == (
-        "s1",
-        [(2, "e4"), (2, "e5"), (2, "e6")],
-    )
-    assert seam["kept_from"] <= rows[0]["number"]
+    (_, reason), *others = history(bob, domain)
+    assert "cannot be reached" in reason
+    assert others == [(2, "e4"), (2, "e5"), (2, "e6")]
+    assert (bob.rows, bob.reasons) == (bob.rows, [])
 
 
 def test_t05_a_past_in_several_logs_is_refused(domain: Domain) -> None:

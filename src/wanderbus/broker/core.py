@@ -23,6 +23,7 @@ from wanderbus.broker.groups.group_loads import GroupLoads
 from wanderbus.broker.groups.group_move import TIMER as GROUP_MOVE
 from wanderbus.broker.groups.groups import Groups
 from wanderbus.broker.groups.leader_table import use_leaders
+from wanderbus.broker.groups.leaderships import Leaderships
 from wanderbus.broker.groups.replaced_leaders import ReplacedLeaders
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.channel_history import ChannelHistory
@@ -160,7 +161,7 @@ class Broker:
         self._detections = Detections(basics)
         parts = self._detections, engine, self._interest, self._filters, pieces, self._extensions.policies
         self._subscriptions = Subscriptions(basics, matcher, self._catch_up, *parts)
-        self._channel_history = ChannelHistory(basics, below, self._questions)
+        self._channel_history = ChannelHistory(basics, below, self._questions, Leaderships(state, channels))
 
     def _make_delivery(self, kernel: Kernel | None) -> None:
         """Make the parts that serve devices, publishers and other servers."""

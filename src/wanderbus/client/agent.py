@@ -68,7 +68,7 @@ from wanderbus.subscription import (
 )
 
 if TYPE_CHECKING:
-    from wanderbus.channel_events import ChannelEvent, NumbersGone
+    from wanderbus.channel_events import ChannelEvent, NumbersGone, Place
     from wanderbus.client.advertisement import Advertisement, Advertising
     from wanderbus.client.merged import Merged
     from wanderbus.client.operator import Operator
@@ -413,15 +413,15 @@ class Agent:
         return restricted
 
     def history(
-        self, subject: str, *, first: int | None = None, last: int | None = None, newest: int | None = None
+        self, subject: str, *, first: Place = None, last: Place = None, newest: int | None = None
     ) -> AsyncIterator[ChannelEvent | NumbersGone]:
-        """Yield the events of an ordered channel by number, as the server that leads it has them (SPEC K-03).
+        """Yield the events of an ordered channel by number, as the servers have them that led it (SPEC K-03).
 
         Those published after the call may be missing. :class:`~wanderbus.channel_events.NumbersGone` comes where
-        numbers are no longer kept. The iteration raises :class:`Refused` if the user may not subscribe to the subject,
-        if the channel is decentralised, or if its leader cannot be reached now.
+        numbers are no longer kept, or a former leader cannot answer. The iteration raises :class:`Refused` if the user
+        may not subscribe to the subject, if the channel is decentralised, or if its leader cannot be reached now.
 
-        :param first: the lowest number; None for the first that is kept
+        :param first: the lowest number, of the present leader or with an epoch; None for the first that is kept
         :param last: the highest number, itself included; None for the newest event
         :param newest: yield only so many of these events, the newest ones
         """

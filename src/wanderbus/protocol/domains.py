@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from wanderbus.epochs import Leadership
 from wanderbus.event import CopiedItem, Number
 from wanderbus.protocol.bases import AgentMessage, BrokerMessage
 from wanderbus.subscription import Since, Subscription
@@ -39,11 +40,14 @@ class ListEvents(AgentMessage, frozen=True, tag=19):
     """Request the events of an ordered channel by number; :class:`Listing` answers it (SPEC K-03).
 
     They are those of ``subject`` and of the subjects below it, with numbers from ``first`` to ``last``, or the
-    ``newest`` of these alone. The answer has at most ``limit`` of them; its cursor is the next ``first``.
+    ``newest`` of these alone. The answer has at most ``limit`` of them. Numbers are those of the leader under
+    ``epoch``; with 0 the present one, or the first one if no number is given. The cursor of the answer is the next
+    ``first``, as ``EPOCH:NUMBER`` if the channel has had several leaders, and ``EPOCH:`` where another one follows.
 
     A server reads so for a subscription that begins in the past (SPEC T-05): with ``since`` the answer is the number at
     which to begin, with ``expression`` it has the matching events alone. ``subject`` may be ``*`` then. The first row
-    names the log by its ``incarnation``, and the ``end`` of what was read, or the reason why that has ``failed``.
+    names the log by its ``incarnation``, and the ``end`` of what was read, or the reason why that has ``failed``. It
+    also says if that is all of the epoch (``is_over``), and in which epoch (``led_under``) the number is.
     """
 
     request: int
@@ -55,6 +59,7 @@ class ListEvents(AgentMessage, frozen=True, tag=19):
     since: Since | None = None
     expression: str | None = None
     language: str = "eci"
+    epoch: Number = 0
 
 
 class MoveSession(AgentMessage, frozen=True, tag=40):
@@ -148,13 +153,17 @@ ServerMessage = SettleInterest | GroupPrepared | GroupPublishersKnown
 
 
 class LedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A channel group that has moved: its leader, the epoch, and the leader before, which was gone if it is forced."""
+    """A channel group that has moved: its leader, the epoch, and the leader before, which was gone if it is forced.
+
+    ``earlier`` are all leaders before this one, in order, as far as they are known.
+    """
 
     group: int
     server: str
     epoch: int
     former: str
     forced: bool = False
+    earlier: tuple[Leadership, ...] = ()
 
 
 class MovingGroup(msgspec.Struct, frozen=True, array_like=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wanderbus.epochs import Leadership
 from wanderbus.records.bases import Record
 
 
@@ -41,6 +42,7 @@ class GroupMoved(Record, frozen=True, tag="group_moved", kw_only=True):
 
     At the former leader this record is the fence: it accepts no event of the group from here on. The new one accepts
     them from its record on. With ``forced`` the former leader was gone, and the record of the new one is the fence.
+    ``earlier`` are all leaders before the new one, in order, at most ``EARLIER_MAX`` of them.
     """
 
     group: int
@@ -49,6 +51,7 @@ class GroupMoved(Record, frozen=True, tag="group_moved", kw_only=True):
     former: str
     servers: tuple[str, ...]
     forced: bool = False
+    earlier: tuple[Leadership, ...] = ()
 
 
 OfGroups = GroupPrepared | GroupStays | GroupPublishersTaken | GroupMoved

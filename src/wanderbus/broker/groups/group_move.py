@@ -27,6 +27,7 @@ from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.state.exported_session import encode_publishers
 from wanderbus.channels.directory import Leader
 from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.epochs import Leadership
 from wanderbus.errors import Refused
 from wanderbus.machine import SetTimer
 from wanderbus.protocol.domains import GroupPrepared, GroupPublishers, GroupPublishersKnown, LedGroup, MovingGroup
@@ -263,8 +264,10 @@ class GroupMove:
     def _fence(self, move: GivenGroup) -> None:
         """Let the next leader lead: from this record on at its former leader, or here if that was gone."""
         moving = move.moving
-        former = self._channels.directory.table.leaders[moving.group].server
-        self._leaders.adopt(LedGroup(moving.group, moving.target, moving.epoch, former, moving.forced))
+        former = self._channels.directory.table.leaders[moving.group]
+        ended = Leadership(former.epoch, former.server, self._state.wall_us)
+        earlier = (*self._state.groups.row(moving.group).earlier, ended)
+        self._leaders.adopt(LedGroup(moving.group, moving.target, moving.epoch, former.server, moving.forced, earlier))
         self._leaders.begin()
         if moving.forced:
             self._move = None

@@ -8,8 +8,9 @@ import msgspec
 
 from wanderbus import records
 from wanderbus.broker.state.exported_session import decode_publishers, published_elsewhere
-from wanderbus.broker.state.rows import GroupRow, PublisherRow, decentralised_key
+from wanderbus.broker.state.rows import GroupRow, LedRange, PublisherRow, decentralised_key
 from wanderbus.broker.state.tables import RowTable, Stored
+from wanderbus.epochs import EARLIER_MAX
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -94,17 +95,33 @@ class GroupMoves:
                     self._forget_publishers(group)
                 for publisher, published in decode_publishers(publishers).items():
                     self.put_publisher(group, publisher, published)
-            case records.GroupMoved(server=server, epoch=epoch, former=former, servers=servers, forced=forced):
-                if server != state.server:
+            case records.GroupMoved():
+                if record.server != state.server:
                     self._forget_publishers(group)
-                forced_epoch = epoch if forced else row.forced_epoch
-                self._put(group, GroupRow(server, epoch, former, servers, offset, forced_epoch=forced_epoch))
+                self._put(group, _moved(state.server, row, offset, record))
 
     def _put(self, group: int, row: GroupRow) -> None:
         if row == GroupRow():
             self.rows.drop(str(group))
         else:
             self.rows.put(str(group), row)
+
+
+def _moved(here: str, row: GroupRow, offset: int, record: records.GroupMoved) -> GroupRow:
+    """Return the row of a group that has moved, at the server ``here``."""
+    led = row.led
+    if (row.leader or record.former) == here:
+        led = (*led, LedRange(row.epoch, row.since, offset))[-EARLIER_MAX:]
+    return GroupRow(
+        record.server,
+        record.epoch,
+        record.former,
+        record.servers,
+        offset,
+        forced_epoch=record.epoch if record.forced else row.forced_epoch,
+        earlier=record.earlier,
+        led=led,
+    )
 
 
 def _key(group: int, publisher: str) -> str:

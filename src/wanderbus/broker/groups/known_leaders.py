@@ -29,6 +29,7 @@ from wanderbus.broker.state.exported_session import decode_publishers
 from wanderbus.broker.state.replays import leader_span
 from wanderbus.broker.state.rows import GroupRow
 from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.epochs import EARLIER_MAX
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.protocol.domains import (
     GroupLeaders,
@@ -142,7 +143,7 @@ class KnownLeaders:
         """Tell the server on a link which groups have moved, and which are about to."""
         if (found := self._links.get(link)) is not None:
             led = tuple(
-                LedGroup(group, row.leader, row.epoch, row.former, row.was_forced)
+                LedGroup(group, row.leader, row.epoch, row.former, row.was_forced, row.earlier)
                 for group, row in self._state.groups.items()
                 if row.leader
             )
@@ -376,6 +377,7 @@ class KnownLeaders:
             former=led.former,
             servers=self._channels.founders,
             forced=led.forced,
+            earlier=led.earlier[-EARLIER_MAX:],
         )
         self._write(moved)
         self._interest.leaders_changed(group, self._wanted(group))

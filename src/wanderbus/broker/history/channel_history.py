@@ -1,21 +1,23 @@
 """Histories of channels by number: requests of users, read from the log of the channel's leader (SPEC K-03).
 
 The server of a user checks the rights and passes a request to the leader; another server is trusted to have done so.
-Users take turns, since one answer is read at a time.
+Users take turns, since one answer is read at a time. If the channel has had several leaders, each has the events of
+its epochs: an answer ends where the next leader began, and its cursor names the epoch of that.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.admission import check_subject, refusal
 from wanderbus.broker.basics import Basics
+from wanderbus.broker.groups.leaderships import Leaderships
 from wanderbus.broker.history.leader_questions import Answer, LeaderQuestions, is_last
 from wanderbus.broker.history.lookups import check_point
 from wanderbus.broker.history.turns import Turns
@@ -23,8 +25,9 @@ from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, encoded_row, l
 from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryWanted
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.readers import Link
-from wanderbus.broker.state.rows import GroupRow
+from wanderbus.broker.state.rows import LedRange
 from wanderbus.broker.state.start import readable_as
+from wanderbus.epochs import Leadership
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.limits import EVENT_BYTES_MOST
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
@@ -39,9 +42,16 @@ class ChannelHistory:
     :param channels: the channels of the domain; None if this server is alone
     :param below: returns a subject and all subjects below it
     :param questions: passes requests to other leaders
+    :param leaderships: the leaders of each channel
     """
 
-    def __init__(self, basics: Basics, below: Callable[[str], tuple[str, ...]], questions: LeaderQuestions) -> None:
+    def __init__(
+        self,
+        basics: Basics,
+        below: Callable[[str], tuple[str, ...]],
+        questions: LeaderQuestions,
+        leaderships: Leaderships,
+    ) -> None:
         self._state = basics.state
         self._journal = basics.journal
         self._links = basics.links
@@ -50,6 +60,7 @@ class ChannelHistory:
         self._channels = basics.channels
         self._below = below
         self._questions = questions
+        self._leaderships = leaderships
         self._filter_work_max = basics.config.filter_work_max
         self._last = 0
         self._waiting: dict[int, tuple[Link, protocol.ListEvents]] = {}
@@ -67,18 +78,18 @@ class ChannelHistory:
         """Take a request; it is answered once the events are read."""
         try:
             self._check(link, request)
+            led = self._asked_leader(link, request)
         except (LimitExceeded, Refused) as error:
             self._links.send(link, refusal(request.request, error))
             return
         self._last += 1
+        request = msgspec.structs.replace(request, epoch=led.epoch)
         self._waiting[self._last] = link, request
         self._counts[link.user] += 1
-        if self._is_led_here(request.subject):
+        if led.server == self._state.server:
             self._turns.add(link.user, str(self._last))
         else:
-            assert self._channels is not None
-            leader = self._channels.leader(request.subject)
-            self._questions.ask(leader, request, partial(self._answered, self._last))
+            self._questions.ask(led.server, request, partial(self._answered, self._last))
 
     def go_on(self) -> None:
         """Read the next answer, if none is being read."""
@@ -100,17 +111,39 @@ class ChannelHistory:
         if not self._links.is_open(link):
             return
         if given.failed and not (given.is_lost and request.expression is not None):
-            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(given.failed)))
+            self._refuse(link, request, given.failed)
             return
-        after = str(given.end) if given.end < wanted.piece.end else None
-        for message in listing(request.request, self._rows(request, given), after):
+        for message in listing(request.request, self._rows(request, given), self._cursor(request, wanted, given)):
             self._links.send(link, message)
 
     def _answered(self, number: int, answer: Answer) -> None:
         """Pass the answer of a leader, or a part of it, to the user."""
         link, request = self._take(number) if is_last(answer) else self._waiting[number]
-        if self._links.is_open(link):
+        if not self._links.is_open(link):
+            return
+        if isinstance(answer, protocol.RequestRefused):
+            self._refuse(link, request, answer.reason)
+        else:
             self._links.send(link, msgspec.structs.replace(answer, request=request.request))
+
+    def _refuse(self, link: Link, request: protocol.ListEvents, reason: str) -> None:
+        """Refuse a request; what a former leader cannot answer is left out instead, and the row says why."""
+        reason, subject, epoch = protocol.shortened(reason), request.subject, request.epoch
+        following = self._leaderships.after(subject, epoch)
+        if link.is_server or following is None or (led := self._leaderships.under(subject, epoch)) is None:
+            self._links.send(link, protocol.RequestRefused(request.request, reason))
+            return
+        row = {**self._epoch_before(subject, epoch), "led_before": led.server, "left_out": reason}
+        self._links.send(link, protocol.Listing(request.request, (row,), next=f"{following.epoch}:"))
+
+    def _cursor(self, request: protocol.ListEvents, wanted: EventsWanted, given: EventsRead) -> str | None:
+        """Return where the history goes on behind an answer; None at its end."""
+        subject, epoch = request.subject, request.epoch
+        if given.end < wanted.piece.end:
+            return f"{epoch}:{given.end}" if len(self._leaderships.of(subject)) > 1 else str(given.end)
+        following = self._leaderships.after(subject, epoch)
+        is_over = following is not None and self._is_over(request, given.end)
+        return f"{following.epoch}:" if following is not None and is_over else None
 
     def _check(self, link: Link, request: protocol.ListEvents) -> None:
         """Raise :class:`Refused` for a request that is not permitted or not valid."""
@@ -126,12 +159,6 @@ class ChannelHistory:
         if channels is not None and channels.decentralised is not None and channels.decentralised.concerns(subject):
             raise Refused(f"the channel of {subject!r} is decentralised: no server has numbered its events")
         if link.is_server:
-            if not self._is_led_here(subject):
-                assert channels is not None
-                leader = channels.leader(subject)
-                raise Refused(
-                    f"{leader} leads the channel of {subject!r}, not {channels.server}; compare the domain files"
-                )
             return
         if reason := self._permissions.refusal(link.user, subject):
             raise Refused(reason)
@@ -144,24 +171,40 @@ class ChannelHistory:
         subject, channels = request.subject, self._channels
         if not link.is_server or channels is None:
             raise Refused("a listing with since or an expression is for servers of the domain; subscribe instead")
-        if (leaders := channels.leaders([subject])) != {channels.server}:
+        if subject == EVERY_SUBJECT and len(leaders := channels.leaders([subject])) > 1:
             names = " and ".join(sorted(leaders))
-            raise Refused(f"{names} leads the channel of {subject!r}, not {channels.server}; compare the domain files")
+            raise Refused(f"{names} lead the channels of '*', not {channels.server}; compare the domain files")
         if request.since is not None:
             check_point(request.since, self._state)
 
-    def _is_led_here(self, subject: str) -> bool:
-        return self._channels is None or self._channels.leads(subject)
+    def _asked_leader(self, link: Link, request: protocol.ListEvents) -> Leadership:
+        """Return the leader that has what is asked for; raise :class:`Refused` if it is unknown."""
+        subject, known = request.subject, self._leaderships.of(request.subject)
+        if request.epoch:
+            led = self._leaderships.under(subject, request.epoch)
+        else:
+            has_number = (request.first, request.last, request.newest) != (None, None, None)
+            led = known[-1 if has_number or link.is_server else 0]
+        if led is None:
+            epochs = ", ".join(str(each.epoch) for each in known)
+            raise Refused(f"the channel of {subject!r} has no epoch {request.epoch} here (known: {epochs})")
+        is_here = self._leaderships.range_of(subject, led.epoch) is not None
+        if not is_here and (link.is_server or led.server == self._state.server):
+            raise Refused(
+                f"{led.server} leads the channel of {subject!r}, not {self._state.server}; compare the domain files"
+            )
+        return led
 
     def _wanted(self, number: int, request: protocol.ListEvents) -> EventsWanted:
-        end, state = self._journal.durable, self._state
+        state, led = self._state, self._led(request)
+        end = self._journal.durable if led.end is None else min(led.end, self._journal.durable)
         matched = Subscription("", "", "", request.subject, request.expression or "", language=request.language)
         piece = HistoryWanted(
             number,
             matched,
             state.server,
             state.incarnation,
-            max(request.first or 0, self._led_since(request.subject).since),
+            max(request.first or 0, led.first),
             end if request.last is None else min(end, request.last + 1),
             min(request.limit, ROWS_MAX),
             ANSWER_BYTES_MAX,
@@ -171,27 +214,44 @@ class ChannelHistory:
         return EventsWanted(piece, request.newest, request.since)
 
     def _rows(self, request: protocol.ListEvents, given: EventsRead) -> Iterator[bytes]:
-        epoch = 0 if self._channels is None else self._channels.directory.lookup(request.subject).epoch
         if _is_for_subscription(request):
-            log = {"incarnation": readable_as(self._state), "epoch": self._state.epoch, "end": given.end}
-            yield encoded_row({**log, "failed": protocol.shortened(given.failed)} if given.failed else log)
-        led = self._led_since(request.subject)
-        is_short = request.newest is None or len(given.events) < request.newest
+            yield encoded_row(self._head(request, given))
+        first = self._led(request).first
+        before = self._epoch_before(request.subject, request.epoch)
+        is_short = request.newest is not None and len(given.events) < request.newest
+        is_earlier = request.first is not None and request.first < first
         if given.kept_from:
             yield encoded_row({"kept_from": given.kept_from})
-        elif (request.first or 0) < led.since and is_short:
-            yield encoded_row({"kept_from": led.since, "led_before": led.former})
+        elif before and (is_short or is_earlier):
+            yield encoded_row({"kept_from": first, **before})
         for each in given.events:
-            row = {"number": each.offset, "epoch": epoch, "id": each.id, "user": each.user, "at_us": each.at_us}
+            row = {"number": each.offset, "epoch": request.epoch, "id": each.id, "user": each.user, "at_us": each.at_us}
             if each.undecided:
                 row["undecided"] = each.undecided
             yield encoded_row({**row, "event": msgspec.Raw(each.event)}, EVENT_BYTES_MOST)
 
-    def _led_since(self, subject: str) -> GroupRow:
-        """Return since when this server leads a channel, and which one led it before, if that has changed."""
-        if self._channels is None or not self._state.groups.rows:
-            return GroupRow()
-        return self._state.groups.row(self._channels.directory.groups.group_of(subject))
+    def _head(self, request: protocol.ListEvents, given: EventsRead) -> Mapping[str, Any]:
+        """Return the first row for another server."""
+        head: dict[str, Any] = {"incarnation": readable_as(self._state), "epoch": self._state.epoch, "end": given.end}
+        if given.failed:
+            head["failed"] = protocol.shortened(given.failed)
+        return {**head, "is_over": True} if self._is_over(request, given.end) else head
+
+    def _epoch_before(self, subject: str, epoch: int) -> Mapping[str, Any]:
+        """Return the fields of a row about the leader before ``epoch``; none if it is unknown."""
+        before = self._leaderships.before(subject, epoch)
+        return {} if before is None else {"led_before": before.server, "epoch_before": before.epoch}
+
+    def _is_over(self, request: protocol.ListEvents, number: int) -> bool:
+        """Return whether this server accepts no events from ``number`` on under the epoch of a request."""
+        end = self._led(request).end
+        return end is not None and number >= end
+
+    def _led(self, request: protocol.ListEvents) -> LedRange:
+        """Return where the log has the events of a request that has been accepted."""
+        led = self._leaderships.range_of(request.subject, request.epoch)
+        assert led is not None
+        return led
 
     def _take(self, number: int) -> tuple[Link, protocol.ListEvents]:
         """Remove a request that waited."""

@@ -9,7 +9,7 @@ import msgspec
 
 from wanderbus.broker.state.durations import Durations
 from wanderbus.channels.interest.messages import NumberedFilter
-from wanderbus.epochs import Epochs, epoch_of, has_position, in_common, with_epoch
+from wanderbus.epochs import Epochs, Leadership, epoch_of, has_position, in_common, with_epoch
 from wanderbus.event import EventId, Position
 from wanderbus.patterns import Seen
 from wanderbus.records import Cut, Notified
@@ -263,12 +263,24 @@ class PublisherRow(msgspec.Struct):
         self.digests[number] = digest
 
 
+class LedRange(msgspec.Struct, frozen=True, array_like=True):
+    """Records of this log in which the server accepted events of a channel group, as its leader under ``epoch``.
+
+    They have offsets from ``first`` up to ``end``; None if it still leads.
+    """
+
+    epoch: int
+    first: int
+    end: int | None
+
+
 class GroupRow(msgspec.Struct, frozen=True):
     """A channel group that has moved, or is about to: its ``leader`` and epoch, and who is about to lead it next.
 
     Without a ``leader`` it is that of the domain's file. ``servers`` are those that might lead when it was moved, and
     ``since`` is the offset of the record of that move in this log. In ``forced_epoch`` a leader was replaced that was
-    gone, most recently; 0 if none was. ``is_forced`` says the same of the move to ``target``.
+    gone, most recently; 0 if none was. ``is_forced`` says the same of the move to ``target``. ``earlier`` are the
+    leaders before this one, and ``led`` what this server has accepted as one of these.
     """
 
     leader: str = ""
@@ -279,6 +291,8 @@ class GroupRow(msgspec.Struct, frozen=True):
     target: str = ""
     is_forced: bool = False
     forced_epoch: int = 0
+    earlier: tuple[Leadership, ...] = ()
+    led: tuple[LedRange, ...] = ()
 
     @property
     def was_forced(self) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Final, NamedTuple
 
+import msgspec
 import typer
 
 from wanderbus import cloudevents, event_text
-from wanderbus.channel_events import ChannelEvent, NumbersGone
+from wanderbus.channel_events import ChannelEvent, NumbersGone, Place
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
 from wanderbus.cli.event_output import Format, print_notification
 from wanderbus.cli.output import print_json, print_line, print_progress, run_async
@@ -22,10 +23,15 @@ _CONTENT_MAX: Final = 120
 """Characters of the content of an event in a line of text."""
 
 Subject = Annotated[str, typer.Argument(help="Subject of the channel; subjects below it are included.")]
+_PLACE: Final = "NUMBER|EPOCH:NUMBER"
 From = Annotated[
-    int | None, typer.Option("--from", min=0, help="Lowest number.", show_default="the first that is kept")
+    str | None,
+    typer.Option("--from", metavar=_PLACE, help="Lowest number.", show_default="the first that is kept"),
 ]
-To = Annotated[int | None, typer.Option("--to", min=0, help="Highest number, included.", show_default="the newest")]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar=_PLACE, help="Highest number, included.", show_default="the newest"),
+]
 Last = Annotated[int | None, typer.Option("--last", min=1, help="Only so many of these events, the newest ones.")]
 
 
@@ -33,9 +39,26 @@ class _Wanted(NamedTuple):
     """The events that the command line asks for."""
 
     subject: str
-    first: int | None
-    last: int | None
+    first: Place
+    last: Place
     newest: int | None
+
+    @classmethod
+    def read(cls, subject: str, first: str | None, last: str | None, newest: int | None) -> _Wanted:
+        """Return what options ask for."""
+        return cls(subject, _place("--from", first), _place("--to", last), newest)
+
+
+def _place(option: str, text: str | None) -> Place:
+    """Return the place that an option names, None without one."""
+    if text is None:
+        return None
+    epoch, separator, number = text.rpartition(":")
+    if not (number.isdecimal() and (epoch.isdecimal() or not separator)):
+        raise ConfigurationError(
+            f"{option}: invalid place {text!r} (expected a number, or an epoch and a number as in 2:1042)"
+        )
+    return Position(int(epoch), int(number)) if separator else int(number)
 
 
 @app.callback()
@@ -63,8 +86,13 @@ def history(
     Example: wanderbus channel history Departure --last 20 --user sip:alice@localhost
 
     Example: wanderbus channel history Departure --from 1042 --to 1100 --user sip:alice@localhost
+
+    Example: wanderbus channel history Departure --from 2:1042 --user sip:alice@localhost
+
+    If the channel has had several leaders, the events of earlier epochs come first. Each leader has its own numbers; a
+    number without an epoch is one of the present leader.
     """
-    wanted = _Wanted(subject, first, last, newest)
+    wanted = _Wanted.read(subject, first, last, newest)
     run_async(_print(connection, wanted, _print_listed_json if json else _print_listed, _said(json, print_line)))
 
 
@@ -90,7 +118,7 @@ def replay(
     format = Format.json if json else format
     if format is Format.xml:
         raise ConfigurationError("--format: XML is a format of notifications; use text, json or cloudevents")
-    wanted = _Wanted(subject, first, last, newest)
+    wanted = _Wanted.read(subject, first, last, newest)
 
     def print_event(event: ChannelEvent) -> None:
         position = Position(event.epoch, event.number)
@@ -121,7 +149,9 @@ def _said(json: bool, print_text: Callable[[str], None]) -> Callable[[NumbersGon
 
     def say(gone: NumbersGone) -> None:
         if json:
-            print_json({"kept_from": gone.kept_from} | ({"led_before": gone.led_before} if gone.led_before else {}))
+            print_json({key: value for key, value in msgspec.structs.asdict(gone).items() if value})
+        elif gone.left_out:
+            print_text(f"events of {gone.led_before}, which led the channel before, are left out: {gone.left_out}")
         elif gone.led_before:
             print_text(
                 f"events before number {gone.kept_from} are in the log of {gone.led_before}, which led it before"
@@ -132,10 +162,15 @@ def _said(json: bool, print_text: Callable[[str], None]) -> Callable[[NumbersGon
     return say
 
 
+def _shown(item: ChannelEvent) -> str:
+    """Return the number of an event, with the epoch of the leader in a domain."""
+    return f"{item.epoch}:{item.number}" if item.epoch else str(item.number)
+
+
 def _print_listed(item: ChannelEvent) -> None:
     content = event_text.write(item.event)
     shown = content if len(content) <= _CONTENT_MAX else f"{content[:_CONTENT_MAX]}..."
-    print_line(f"{item.number} {instant_shown(item.at_us)} {item.user} {item.size_bytes} bytes: {shown}")
+    print_line(f"{_shown(item)} {instant_shown(item.at_us)} {item.user} {item.size_bytes} bytes: {shown}")
 
 
 def _print_listed_json(item: ChannelEvent) -> None:
