@@ -38,6 +38,13 @@ class HandoverNode(DomainNode):
     piece_bytes = PIECE_BYTES
     """Size of the pieces in which queues move, which the scenario sets."""
 
+    clock_ahead_s = 0.0
+    """Seconds by which the wall clock is ahead, which the scenario sets."""
+
+    @property
+    def wall_us(self) -> int:
+        return super().wall_us + round(self.clock_ahead_s * 1e6)
+
     def _make_handovers(self, state: BrokerState) -> SessionHandovers:
         networks = ServerNetworks({name: [network_near(name)] for name in (self.name, *self.others)})
         return SessionHandovers(self.others, self.others, state, DOMAIN, self.config.roles, networks, self.piece_bytes)

@@ -32,6 +32,12 @@ SMALL_PIECE_BYTES: Final = 300
 SMALL_WINDOW: Final = 2
 """Notifications that a device of these worlds is sent before it acknowledges one."""
 
+CLOCKS_APART_S: Final = 60.0
+"""Time by which the clocks of two servers differ at most, in every seventh world."""
+
+MANY_DEVICES: Final = 10
+"""Devices of one session in every ninth world."""
+
 SUBJECTS: Final = ("A", "B", "C", "D")
 ROLES: Final[dict[str, Role]] = {OPERATOR: "administrator"}
 _KEY: Final = bytes(32)
@@ -95,12 +101,16 @@ class HandoverScenario(DomainScenario):
             node.others = others
             node.piece_bytes = SMALL_PIECE_BYTES if self._has_long_queues else node.piece_bytes
             node.may_close = lambda link: True
+            node.clock_ahead_s = draw.uniform(0.0, CLOCKS_APART_S) if seed % 7 == 3 else 0.0
             self._add_node(node)
             self.homes[name] = node
         for number in range(draw.choice([1, 2, 4])):
             self._add_user(f"sip:u{number}@{DOMAIN}")
         for number in range(2 if seed % 6 == 5 else 0):
             self._add_visitor(f"sip:v{number}@{DOMAIN}")
+
+    def _devices_of_a_user(self) -> int:
+        return MANY_DEVICES if self.seed % 9 == 2 else self.world.random.choice([1, 1, 2])
 
     @property
     def _has_long_queues(self) -> bool:
@@ -118,10 +128,10 @@ class HandoverScenario(DomainScenario):
         self._visitors.append(device)
 
     def _add_user(self, user: str) -> None:
-        """Add a user with one device or two; in every fourth world devices hold back events that nobody wants."""
+        """Add a user with one device or several; in every fourth world devices hold back events that nobody wants."""
         draw = self.world.random
         home, is_filtering = draw.choice(list(self.homes.values())), self.seed % 4 == 0
-        for place in range(draw.choice([1, 1, 2])):
+        for place in range(self._devices_of_a_user()):
             delay_s = draw.choice([0.001, 0.02, 0.3] if is_filtering else [0.001, 0.02])
             delay_s = 0.05 if self._has_long_queues else delay_s
             device = HandoverDevice(self.world, home, user, f"d{place} of {user}", delay_s, is_filtering=is_filtering)
@@ -191,7 +201,7 @@ class HandoverScenario(DomainScenario):
     def _reply(self, device: HandoverDevice, event: Event) -> None:
         """Let a device publish because of some of the events that it receives, at once or when its session may move."""
         draw = self.world.random
-        if self.world.now < ACTIVE_S and draw.random() < 0.1:
+        if self.world.now < ACTIVE_S and draw.random() < min(0.1, 0.4 / len(self._handed)):
             self.world.after(
                 draw.choice([0.0, 0.5, 1.5]), partial(device.reply, event, self._event(draw.choice(SUBJECTS)))
             )
