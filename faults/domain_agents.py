@@ -4,9 +4,10 @@ Each agent has one merged iteration over its subscriptions, and another subscrip
 events are published by an agent that has just received one of the same subject, if there is one, so that effects follow
 their causes as closely as possible.
 
-Input: ``go`` begins to publish, ``burst`` publishes some events at once, ``move ADDRESS`` uses another address, and
-``stop`` ends publishing; the end of the input ends the process.
-Output: ``ready`` once all have subscribed, then ``ACKNOWLEDGED UNANSWERED TAKEN HEARD MOVED``, twice a second.
+Input: ``go`` begins to publish, ``burst`` publishes some events at once, ``move ADDRESS`` uses another address,
+``walk SERVER`` moves the session of an agent to another server, and ``stop`` ends publishing; the end of the input ends
+the process.
+Output: ``ready`` once all have subscribed, then ``ACKNOWLEDGED UNANSWERED TAKEN HEARD MOVED WALKED``, twice a second.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import uvloop
 import wanderbus
 from faults.agents import DOMAIN, INTERESTS, PASSWORD, READY
 from faults.domain_journal import AgentRole, Entry, HostRole, Journal, Kind, Name
-from wanderbus.errors import Closed, LimitExceeded, Refused
+from wanderbus.errors import Closed, LimitExceeded, Refused, WanderbusError
 
 CONNECT_S_MAX: Final = 60.0
 """Longest time until an agent is connected: all of them connect at once."""
@@ -43,6 +44,9 @@ STAYS_S_MAX: Final = 10.0
 BURST_EVENTS: Final = 40
 """Events of a burst of one process: some of them are on their way when a server is killed."""
 
+WALK_AGAIN_S: Final = 0.5
+"""Pause until a session that could not leave tries again: it moves while all servers run."""
+
 REPLY_SHARE: Final = 0.5
 DECENTRALISED_SHARE: Final = 0.6
 REPORT_S: Final = 0.5
@@ -54,7 +58,9 @@ class _Member:
 
     def __init__(self, role: AgentRole, host: HostRole, journal: Journal) -> None:
         self.role = role
-        self.acknowledged = self.unanswered = self.taken = self.heard = self.moved = 0
+        self.acknowledged = self.unanswered = self.taken = self.heard = self.moved = self.walked = 0
+        self.at = role.server_name
+        """Server of its session, or the one to which it is walking."""
         self._n = 0
         self._subjects = {each.subject for each in role.subscriptions}
         self._journal = journal
@@ -141,6 +147,18 @@ class _Member:
         async for refusal in self.agent.outbox_refusals():
             self._note("refused", _name(refusal.event), refusal.event.subject, refusal.reason)
 
+    async def walk(self, server: str) -> None:
+        """Move the session to another server, as soon as it can leave."""
+        self.at = server
+        while True:
+            try:
+                await self.agent.handover(server)
+            except WanderbusError:
+                await asyncio.sleep(WALK_AGAIN_S)
+            else:
+                self.walked += 1
+                return
+
     async def watch(self) -> None:
         """Count the moves that have ended."""
         address = ""
@@ -221,10 +239,16 @@ class _Party:
         for member in self._members:
             await member.agent.rebind(address)
 
+    def _walk(self, server: str) -> None:
+        """Let one of the agents walk to a server."""
+        if others := [each for each in self._members if each.at != server]:
+            self._begin(self._random.choice(others).walk(server))
+
     async def _report(self) -> None:
         while True:
             counts = [
-                (each.acknowledged, each.unanswered, each.taken, each.heard, each.moved) for each in self._members
+                (each.acknowledged, each.unanswered, each.taken, each.heard, each.moved, each.walked)
+                for each in self._members
             ]
             print(*map(sum, zip(*counts, strict=True)), flush=True)
             await asyncio.sleep(REPORT_S)
@@ -234,6 +258,8 @@ class _Party:
         word, _, rest = line.partition(" ")
         if word == "move":
             self._begin(self.move(rest))
+        elif word == "walk":
+            self._walk(rest)
         elif word == "go":
             self.go.set()
         elif word == "burst":

@@ -38,8 +38,9 @@ def cast(
     for number in range(count):
         subjects = [ordered[number % len(ordered)], *random.sample(decentralised, DECENTRALISED_EACH)]
         readers = tuple(Reader(subject, _interest(random)) for subject in subjects)
-        place = places[ACCESS[number % len(ACCESS)]]
-        agents.append(AgentRole(number, f"{place.host}:{place.sip_port}", readers, number % OUTBOX_EACH == 0))
+        server = ACCESS[number % len(ACCESS)]
+        address = f"{places[server].host}:{places[server].sip_port}"
+        agents.append(AgentRole(number, address, readers, number % OUTBOX_EACH == 0, server))
     names = host_names(count)
     return [
         HostRole(

@@ -54,7 +54,7 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 class AgentRole(msgspec.Struct, frozen=True):
-    """An agent: its number, the address of its server, and its subscriptions.
+    """An agent: its number, the address of its server, its subscriptions, and the name of this server.
 
     An agent that ``has_outbox`` publishes through that alone: an event counts as acknowledged once it is stored there.
     """
@@ -63,6 +63,7 @@ class AgentRole(msgspec.Struct, frozen=True):
     server: str
     subscriptions: tuple[Reader, ...]
     has_outbox: bool = False
+    server_name: str = ""
 
     @property
     def user(self) -> str:

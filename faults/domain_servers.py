@@ -15,6 +15,7 @@ from typing import Final
 
 from demo.network import Network
 from faults.agents import DOMAIN, PASSWORD
+from faults.patient_server import SHORT_LOG
 from faults.small_disks import SmallDisk
 from faults.victim import Died, Victim
 from harness.domain_command import domain_command, until_done
@@ -85,12 +86,12 @@ class DomainServers:
         settings = directory / "server.toml"
         settings.write_text(f"disk_reserve_bytes = {RESERVE_BYTES}\n" + "log_keep_bytes = 0\n" * short_log)
         common = {"--config": settings, "--users": passwords, "--domain": DOMAIN, "--event-domain": file}
-        module = "faults.short_log" if short_log else "wanderbus"
-        self._victims = {name: self._victim(name, module, place, common) for name, place in places.items()}
+        command = [*[SHORT_LOG] * short_log, "up"]
+        self._victims = {name: self._victim(name, command, place, common) for name, place in places.items()}
         self.leaders = {place.group: place.leader for place in map(read_domain(file).channel, ordered)}
         """Leader of each channel group of the ordered subjects."""
 
-    def _victim(self, name: str, module: str, place: Place, common: Mapping[str, object]) -> Victim:
+    def _victim(self, name: str, command: Sequence[str], place: Place, common: Mapping[str, object]) -> Victim:
         own = {"--host": place.host, "--port": place.sip_port, "--data-dir": data_of(self._directory, name)}
         options = {**common, **own, "--event-server": name}
         arguments = [str(word) for option in options.items() for word in option]
@@ -99,7 +100,8 @@ class DomainServers:
             return self._network.command(name, argv)
 
         errors = self._errors(name)
-        return Victim(name, module, "up", *arguments, errors=errors, ready_s_max=READY_S_MAX, on_host=on_host)
+        words = [*command, *arguments]
+        return Victim(name, "faults.patient_server", *words, errors=errors, ready_s_max=READY_S_MAX, on_host=on_host)
 
     async def start(self) -> None:
         """Start all servers, and wait until they are ready."""

@@ -4,8 +4,9 @@ Three servers have users, two lead channels, and one of these is the directory; 
 Agents publish through ordered and decentralised channels, and move meanwhile. One server of each kind is killed with
 ``kill -9`` and started again, and the disk of one of each kind is full for a moment, several times in a long run. Then
 the journals of the agents are compared: nothing acknowledged is lost, nothing is repeated, all subscribers of an
-ordered channel see one order, and in decentralised channels no effect comes before its cause. Meanwhile channel groups
-of the ordered channels move from one leader to the other, as soon as all servers run for long enough.
+ordered channel see one order, and in decentralised channels no effect comes before its cause. Meanwhile sessions of
+agents walk from server to server, and channel groups of the ordered channels move from one leader to the other, both as
+soon as all servers run for long enough. Subscribers wait for a server that is down, however long that takes.
 
 As root, hosts are network namespaces and disks are small file systems in memory. Otherwise hosts are loopback
 addresses, and disks are not filled.
@@ -32,7 +33,7 @@ import msgspec
 from demo.network import Network, choose
 from faults.domain_cast import cast, host_names
 from faults.domain_journal import Entry, HostRole, entries
-from faults.domain_servers import DISK_BYTES, KINDS, SERVERS, DomainServers, data_of, places_in
+from faults.domain_servers import ACCESS, DISK_BYTES, KINDS, SERVERS, DomainServers, data_of, places_in
 from faults.domain_truth import Truth
 from faults.kill_options import INTERRUPTED, cancel_on_signals
 from faults.small_disks import SmallDisk, small_disks
@@ -41,11 +42,12 @@ from faults.victim import Died, Victim
 from harness.reporting import Goal, finish, goal, progress
 from wanderbus.testbed import CannotRunError
 
-COUNTS: Final = 5
+COUNTS: Final = 6
 """Numbers of a report of a process of agents."""
 
 FAULT_EACH_S: Final = 8.0
 MOVE_EACH_S: Final = 2.0
+WALK_EACH_S: Final = 1.0
 GROUP_MOVE_EACH_S: Final = 10.0
 PROGRESS_EACH_S: Final = 2.0
 DRAIN_S_MAX: Final = 180.0
@@ -87,7 +89,7 @@ class Run:
         self._interrupted = asyncio.Event()
         self.counts = [0] * COUNTS
         """Events acknowledged and without an answer, notifications of subscriptions that stay and of others, and moves
-        ended, of all agents."""
+        and walks that have ended, of all agents."""
         self._network = network
         self._random = Random(seed)
         self._rate_per_s = rate_per_s
@@ -195,6 +197,9 @@ class Run:
         for place in range(max(len(self.hosts), round(seconds / MOVE_EACH_S))):
             host = self.hosts[place % len(self.hosts)]
             plan.append(Planned(seconds * self._random.uniform(0.05, 0.95), host.name, self._move))
+        for place in range(max(len(self.hosts), round(seconds / WALK_EACH_S))):
+            host = self.hosts[place % len(self.hosts)]
+            plan.append(Planned(seconds * self._random.uniform(0.05, 0.95), host.name, self._walk))
         groups = sorted(self._servers.leaders)
         for _ in range(max(1, round(seconds / GROUP_MOVE_EACH_S))):
             group = str(self._random.choice(groups))
@@ -215,6 +220,9 @@ class Run:
             address = await asyncio.to_thread(self._network.move, host)
             if self._network.needs_order:
                 self._processes[host].tell(f"move {address}")
+
+    async def _walk(self, host: str) -> None:
+        self._processes[host].tell(f"walk {self._random.choice(ACCESS)}")
 
     async def _move_group(self, group: str) -> None:
         async with self._moving_group:
@@ -269,6 +277,7 @@ class Run:
             "causal_pairs": truth.causal_pairs,
             "refused": len(truth.refused),
             "moves": self.counts[4],
+            "walks": self.counts[5],
             "group_moves": self.group_moves,
             "faults": self.faults,
             "published_s": round(self.published_s, 1),
@@ -281,7 +290,7 @@ class Run:
     def _lacking(self, figures: Mapping[str, Any]) -> list[str]:
         """Return why the figures prove nothing."""
         found = [f"no {name}" for name, count in self.faults.items() if not count]
-        found += [f"no {name}" for name in ("causal_pairs", "moves", "group_moves") if not figures[name]]
+        found += [f"no {name}" for name in ("causal_pairs", "moves", "walks", "group_moves") if not figures[name]]
         if (rate_per_s := figures["rate_per_s"]) < (least := LEAST_SHARE * self._rate_per_s):
             found.append(f"{rate_per_s} events/s, less than {least:g}")
         if figures["deliveries"] < figures["events"]:
@@ -346,9 +355,9 @@ async def _play(run: Run, seconds: float) -> None:
 async def _show_progress(run: Run) -> None:
     while True:
         await asyncio.sleep(PROGRESS_EACH_S)
-        acknowledged, unanswered, taken, heard, moved = run.counts
+        acknowledged, unanswered, taken, heard, moved, walked = run.counts
         events = f"{acknowledged} events, {unanswered} open, {taken + heard} deliveries"
-        progress(f"domainkill: {events}, {moved} moves, {sum(run.faults.values())} faults")
+        progress(f"domainkill: {events}, {moved} moves, {walked} walks, {sum(run.faults.values())} faults")
 
 
 def main(arguments: list[str] | None = None) -> int:

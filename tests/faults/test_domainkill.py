@@ -100,10 +100,19 @@ def test_each_kind_of_fault_and_each_host_has_its_time(tmp_path: Path, seconds: 
 
 def test_a_run_that_proves_nothing_says_why(tmp_path: Path) -> None:
     made = run(tmp_path)
-    good = {"causal_pairs": 1, "moves": 1, "group_moves": 1, "rate_per_s": 10.0, "deliveries": 2, "events": 2}
+    good = {
+        "causal_pairs": 1,
+        "moves": 1,
+        "walks": 1,
+        "group_moves": 1,
+        "rate_per_s": 10.0,
+        "deliveries": 2,
+        "events": 2,
+    }
     made.faults = dict.fromkeys(made.faults, 1)
     assert made._lacking(good) == []
     assert made._lacking({**good, "moves": 0}) == ["no moves"]
+    assert made._lacking({**good, "walks": 0}) == ["no walks"]
     assert made._lacking({**good, "group_moves": 0}) == ["no group_moves"]
     assert made._lacking({**good, "causal_pairs": 0}) == ["no causal_pairs"]
     assert made._lacking({**good, "rate_per_s": 9.9}) == ["9.9 events/s, less than 10"]
