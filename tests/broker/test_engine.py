@@ -191,7 +191,7 @@ def test_t06_events_wait_in_the_log_while_the_engine_is_away(desk: EngineDesk) -
     desk.later(1.5)
     match_all(desk)
     assert desk.stream(phone) == [1, 2]
-    assert not desk.broker.engine.away_reason
+    assert not desk.broker._engine_events.away_reason
     assert desk.broker.state.first_needed() == {}
 
 

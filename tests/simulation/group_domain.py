@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -50,9 +50,13 @@ class Phone(DomainDevice):
 
 
 class Domain:
-    """Three servers; ``s1`` leads the groups of the subjects ``A`` and ``B``, and ``s2`` that of ``C``."""
+    """Three servers; ``s1`` leads the groups of the subjects ``A`` and ``B``, and ``s2`` that of ``C``.
 
-    def __init__(self, leaders: tuple[str, ...] = NAMES, window: int = 256) -> None:
+    The servers with the names ``engines`` have a matching engine for all subjects.
+    """
+
+    def __init__(self, leaders: tuple[str, ...] = NAMES, window: int = 256, *, engines: Collection[str] = ()) -> None:
+        self.engines = engines
         self.world = World(1)
         self.nodes: dict[str, GroupNode] = {}
         self.links = DomainLinks(self.world, self.nodes)
@@ -63,7 +67,12 @@ class Domain:
 
     def add(self, name: str, channels: OwnChannels, window: int = 256) -> None:
         """Start another server."""
-        config = BrokerConfig(sweep_s=None, roles={OPERATOR: "administrator"}, unacknowledged_max=window)
+        config = BrokerConfig(
+            sweep_s=None,
+            roles={OPERATOR: "administrator"},
+            unacknowledged_max=window,
+            spark_subjects=("*",) if name in self.engines else (),
+        )
         node = self.nodes[name] = GroupNode(self.world, name, channels, config)
         node.links, node.is_fixed = self.links, False
         node.start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from tests.simulation.group_domain import NAMES, Domain, user
@@ -13,8 +15,8 @@ from wanderbus.subscription import Since
 class Scene(Domain):
     """Three servers; alice publishes at the second one, and each server has a subscriber, who is named like it."""
 
-    def __init__(self, window: int = 256) -> None:
-        super().__init__(window=window)
+    def __init__(self, window: int = 256, engines: Collection[str] = ()) -> None:
+        super().__init__(window=window, engines=engines)
         self.alice = self.phone("s2", user("alice"))
         self.readers = {name: self.phone(name, user(name)) for name in NAMES}
         for each in self.readers.values():
@@ -37,9 +39,9 @@ class Scene(Domain):
         return [(each.leader, bool(each.notified)) for each in lost if each.reason == LEADER_REPLACED]
 
 
-@pytest.fixture
-def scene() -> Scene:
-    return Scene()
+@pytest.fixture(params=[(), NAMES], ids=["index", "engines"])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    return Scene(engines=request.param)
 
 
 def test_j08_a_leader_that_is_gone_is_replaced_and_every_subscriber_reads_a_gap(scene: Scene) -> None:

@@ -16,9 +16,9 @@ from wanderbus.simulation.domains.group_scenario import OPERATOR
 from wanderbus.subscription import Since
 
 
-@pytest.fixture
-def domain() -> Domain:
-    return Domain()
+@pytest.fixture(params=[(), NAMES], ids=["index", "engines"])
+def domain(request: pytest.FixtureRequest) -> Domain:
+    return Domain(engines=request.param)
 
 
 def test_j08_events_have_one_order_over_all_leaders(domain: Domain) -> None:
@@ -121,8 +121,9 @@ def test_j08_numbers_of_other_channels_say_nothing_about_a_moved_group(domain: D
     assert list(alice.check()) == []
 
 
-def test_n02_no_publisher_holds_back_what_the_next_leader_wants(domain: Domain) -> None:
+def test_n02_no_publisher_holds_back_what_the_next_leader_wants() -> None:
     """A lease that the former leader has given would outlive the move."""
+    domain = Domain()
     alice, bob = domain.phone("s3", user("alice"), is_filtering=True), domain.phone("s2", user("bob"))
     domain.publish(alice)
     domain.wait(1.0)

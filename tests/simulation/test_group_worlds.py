@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation.noticing import is_noticed
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.groups.group_move import GroupMove
 from wanderbus.broker.groups.groups import Groups
 from wanderbus.broker.groups.known_leaders import KnownLeaders
@@ -15,12 +16,13 @@ from wanderbus.broker.publish.publishing import Publishing
 from wanderbus.broker.servers.arrivals import Arrivals
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.simulation.domains import engines
 from wanderbus.simulation.domains.group_scenario import GroupScenario
 from wanderbus.simulation.layers import Layer, replay_command
 from wanderbus.simulation.scenario import Result
 
-SEEDS = (*range(1, 11), 16, 64, 68)
-"""In the last three, leaders are replaced by force."""
+SEEDS = (*range(1, 11), 68, 104, 128)
+"""In the last three, leaders are replaced by force; in the last two, and in the second, servers have engines."""
 Patch = pytest.MonkeyPatch
 
 
@@ -87,7 +89,12 @@ def replace_leaders_without_a_gap(patch: Patch) -> None:
 
 
 def join_at_once(patch: Patch) -> None:
+    patch.setattr(engines, "SHARE", 0.0)  # only few worlds show it, and the known one has no engines
     patch.setattr(KnownLeaders, "_join", lambda self, given, led, head: self.adopt(led))
+
+
+def wait_for_no_engine(patch: Patch) -> None:
+    patch.setattr(EngineEvents, "lag", lambda self, offset: "")
 
 
 def greet_behind_events(patch: Patch) -> None:
@@ -107,6 +114,7 @@ def greet_behind_events(patch: Patch) -> None:
         (deliver_late_events, " has missed ", (8,)),
         (replace_leaders_without_a_gap, " has no gap ", (16, 32)),
         (join_at_once, " has missed ", (104,)),
+        (wait_for_no_engine, " after a later event of ", (55, 72)),
         (greet_behind_events, " know different leaders", (16, 44)),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

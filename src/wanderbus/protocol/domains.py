@@ -183,12 +183,13 @@ class GroupLeaders(BrokerMessage, frozen=True, tag=18):
     """All channel groups that have moved, and those of the sender that are about to: sent to servers alone.
 
     It is sent on each new link if groups have moved, with each change, and to a server that asks about a move. What the
-    sender has accepted before has numbers up to ``head`` in the session of the receiver.
+    sender has accepted before has numbers up to ``head`` in the session of the receiver. While events wait for its
+    matching engine, that is None, and follows.
     """
 
     led: tuple[LedGroup, ...]
     moving: tuple[MovingGroup, ...] = ()
-    head: int = 0
+    head: int | None = 0
 
 
 class GroupPublishers(BrokerMessage, frozen=True, tag=19):

@@ -120,7 +120,7 @@ def test_t06_a_query_that_fails_is_begun_again(
             monkeypatch.setattr(query, "in_order", failing)
             with running_engine(spark, world.directory / "data"):
                 await publish(bob, 1)
-                await until(lambda: "the disk is gone" in service(server).broker.engine.away_reason)
+                await until(lambda: "the disk is gone" in service(server).broker._engine_events.away_reason)
                 await publish(bob, *range(2, 50))
                 assert await numbers(departures, 49) == list(range(1, 50))
                 await publish(bob, *range(50, 80))

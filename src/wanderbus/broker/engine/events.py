@@ -75,6 +75,8 @@ class EngineEvents:
         self._decentralised = None if channels is None else channels.decentralised
         # An effect that the broker matches would overtake its cause that waits for the engine: all of them or none.
         self._has_every_subject = EVERY_SUBJECT in self.subjects
+        self.away_reason = ""
+        """Why the engine does not answer, "" while it does."""
         self._reached = 0
 
     def is_for_engine(self, subject: str) -> bool:
@@ -123,6 +125,18 @@ class EngineEvents:
         return not self.is_waiting or self.matched_below >= offset
 
     @property
+    def records_behind(self) -> int:
+        """Return the number of records up to the last one that waits for the engine."""
+        return max(0, self._state.servers[self._state.server].engine_end - self.matched_below)
+
+    def lag(self, offset: int) -> str:
+        """Return how far the engine is behind, "" if no event below ``offset`` waits for it."""
+        if self.has_matched(offset):
+            return ""
+        reason = self.away_reason and f", and away: {self.away_reason}"
+        return f"its matching engine is {self.records_behind} records behind{reason}"
+
+    @property
     def matched_below(self) -> int:
         """Return the offset below which the engine has matched all its events."""
         return max(self._reached, self._state.servers[self._state.server].engine_next)
@@ -130,6 +144,10 @@ class EngineEvents:
     def is_coming(self, row: SubscriptionRow) -> bool:
         """Return whether the engine may still match events for former lives of a subscription."""
         return self.is_waiting and any(life.end > self.matched_below for life in row.former)
+
+    def note_away(self, reason: str) -> None:
+        """Remember why the engine does not answer, with "" that it does."""
+        self.away_reason = reason
 
     def reach(self, offset: int) -> None:
         """Remember that the engine has matched all its events below ``offset``."""

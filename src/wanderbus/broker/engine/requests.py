@@ -41,7 +41,6 @@ class EngineRequests:
         self._not_before = 0.0
         self.away_since_us: int | None = None
         """Time since which the engine has not answered; None while it answers."""
-        self.away_reason = ""
         self._has_answered = False
 
     @property
@@ -53,16 +52,15 @@ class EngineRequests:
         """Return the row that shows the engine to operators, None if no event is for it."""
         if not self._events.is_in_use:
             return None
-        since_us, last = self.away_since_us, self._state.servers[self._state.server].engine_end
-        behind = max(0, last - self._events.matched_below)
+        since_us = self.away_since_us
         return {
             "engine": records.SPARK,
             "state": "away" if since_us is not None else "answers" if self._has_answered else "not asked yet",
             "subjects": self._events.subjects,
             "away_s": None if since_us is None else (self._state.wall_us - since_us) / 1e6,
-            "reason": self.away_reason,
+            "reason": self._events.away_reason,
             "matched_below": self._events.matched_below,
-            "records_behind": behind,
+            "records_behind": self._events.records_behind,
             "remaining": self._events.remaining,
         }
 
@@ -104,7 +102,8 @@ class EngineRequests:
             self._is_away(given, now)
         else:
             self._has_to_begin, self._has_answered = False, True
-            self.away_since_us, self.away_reason = None, ""
+            self.away_since_us = None
+            self._events.note_away("")
             self._deliver(given)
 
     def _deliver(self, given: MatchesRead) -> None:
@@ -123,6 +122,6 @@ class EngineRequests:
         pause_s = given.retry_s or LOST_AGAIN_S
         if self.away_since_us is None:
             self.away_since_us = self._state.wall_us
-        self.away_reason = given.failed or "it is lost again as soon as it has begun"
+        self._events.note_away(given.failed or "it is lost again as soon as it has begun")
         self._not_before = now + pause_s
         self._journal.emit_now(SetTimer(("engine",), self._not_before))

@@ -18,6 +18,7 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.basics import Basics
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.groups.known_leaders import PUBLISHERS_MAX, KnownLeaders, epochs_of
 from wanderbus.broker.groups.moving_group import GivenGroup, Stage, head_for, taken_by
 from wanderbus.broker.history.leader_questions import LeaderQuestions, is_last
@@ -59,6 +60,7 @@ class GroupMove:
         leaders: KnownLeaders,
         questions: LeaderQuestions,
         settled: SettledInterest,
+        engine: EngineEvents,
     ) -> None:
         self._state = basics.state
         self._journal = basics.journal
@@ -68,6 +70,7 @@ class GroupMove:
         self._leaders = leaders
         self._questions = questions
         self._settled = settled
+        self._engine = engine
         self._move: GivenGroup | None = None
         self._last_attempt = 0
 
@@ -179,7 +182,7 @@ class GroupMove:
             self._fence(move)
         elif not move.unprepared:
             self._settled.paused.add(move.moving.group)
-            move.heads = {each: head_for(self._state, self._user(each)) for each in self._channels.others}
+            move.offset = self._state.offset
             self._wait(move, "pausing", PAUSE_S)
 
     def _at(self, stage: str, attempt: int | None = None) -> GivenGroup | None:
@@ -230,6 +233,10 @@ class GroupMove:
 
     def _awaited(self, move: GivenGroup) -> str:
         """Return what the fence waits for, "" if for nothing."""
+        if lag := self._engine.lag(move.offset):
+            return f"{self._channels.server}: {lag}; events have waited for {PAUSE_S:g} s"
+        if not move.heads:
+            move.heads = {each: head_for(self._state, self._user(each)) for each in self._channels.others}
         for server, head in move.heads.items():
             if taken_by(self._state, self._user(server)) < head:
                 return f"{server} has not taken the events before it within {PAUSE_S:g} s"

@@ -44,7 +44,7 @@ class Groups:
         self._leaders: KnownLeaders | None = None
         if channels is not None:
             self._leaders = KnownLeaders(basics, channels, interest, filters, engine, settled, publishing, replaced)
-            self._move = GroupMove(basics, channels, self._leaders, questions, settled)
+            self._move = GroupMove(basics, channels, self._leaders, questions, settled, engine)
 
     def start(self) -> None:
         """Forget what a former life or a former file of the domain has left."""

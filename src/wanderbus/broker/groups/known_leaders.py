@@ -31,6 +31,7 @@ from wanderbus.broker.state.rows import GroupRow
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.epochs import EARLIER_MAX
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.machine import SetTimer
 from wanderbus.protocol.domains import (
     GroupLeaders,
     GroupPrepared,
@@ -45,6 +46,9 @@ _NO_ATTEMPT: Final = 0
 
 _FORCED_EPOCHS: Final = 2
 """Epochs by which a group advances whose leader is gone: that may have written a fence of which nobody knows."""
+
+_ENGINE_S: Final = 20.0
+"""Longest time for which a server waits for its matching engine; the leader waits longer, so it gets the reason."""
 
 PUBLISHERS_MAX: Final = 200_000
 """Largest number of publishers that move with a group: events wait meanwhile."""
@@ -92,6 +96,8 @@ class KnownLeaders:
         self._preparing: dict[int, Preparation] = {}
         self._taken: dict[int, int] = {}
         """Publishers that the leader of a group has sent."""
+        self._unmatched: dict[int, int] = {}
+        """End of this log for each server, by its link, that was greeted while events below waited for the engine."""
         self._moving: tuple[MovingGroup, ...] = ()
         """Groups that this leader is about to give away."""
         self._await(channels.server)
@@ -147,7 +153,12 @@ class KnownLeaders:
                 for group, row in self._state.groups.items()
                 if row.leader
             )
-            self._links.send(found, GroupLeaders(led, self._moving, head_for(self._state, found.user)))
+            head = None
+            if self._engine.has_matched(self._state.offset):
+                head = head_for(self._state, found.user)
+            elif any(each.forced for each in led):
+                self._unmatched[link] = self._state.offset
+            self._links.send(found, GroupLeaders(led, self._moving, head))
 
     def link_changed(self, given: LeaderLinkChanged) -> None:
         """Ask a leader on a new link what has become of the moves that it had begun; it may have forgotten them."""
@@ -169,7 +180,7 @@ class KnownLeaders:
             case GroupPublishers():
                 self._take_publishers(given, given.message)
 
-    def _adopt_if_true(self, given: GroupsArrived, led: LedGroup, head: int) -> None:
+    def _adopt_if_true(self, given: GroupsArrived, led: LedGroup, head: int | None) -> None:
         """Adopt a leader if the present one says so, or the new one itself; if the present one was gone, anyone may."""
         table = self._channels.directory.table
         if not 0 <= led.group < len(table.leaders) or led.server not in table.servers:
@@ -244,7 +255,9 @@ class KnownLeaders:
         if moving.forced:
             is_here = target == self._channels.server
             wanted = () if is_here else self._interest.prepare(group, target, self._wanted(group))
-        preparation = Preparation(report, set(wanted), self._late_heads(moving))
+        deadline = self._links.now + _ENGINE_S
+        self._journal.emit_now(SetTimer(("prepare", group), deadline))
+        preparation = Preparation(report, set(wanted), self._state.offset, deadline)
         self._await_interest(group, preparation)
 
         def published() -> None:
@@ -277,10 +290,23 @@ class KnownLeaders:
             if is_taken and not self._reads_past(group):
                 self.adopt(led)
         for group, each in list(self._preparing.items()):
-            is_taken = all(taken_by(self._state, user) >= head for user, head in each.heads.items())
-            if not each.waiting and each.is_published and is_taken and not self._reads_past(group):
+            lag = self._engine.lag(each.offset)
+            is_late = lag and (self._engine.away_reason or self._links.now >= each.deadline)
+            if is_late or (not lag and self._is_prepared(group, each)):
                 del self._preparing[group]
-                each.report("")
+                each.report(lag)
+        for link, offset in list(self._unmatched.items()):
+            if self._engine.has_matched(offset):
+                del self._unmatched[link]
+                self.greet(link)
+
+    def _is_prepared(self, group: int, preparation: Preparation) -> bool:
+        """Return whether everything is prepared here, once the matching engine has come so far."""
+        if preparation.heads is None:
+            is_target = self._state.groups.row(group).target == self._channels.server
+            preparation.heads = self._late_heads(group) if is_target else {}
+        is_taken = all(taken_by(self._state, user) >= head for user, head in preparation.heads.items())
+        return not preparation.waiting and preparation.is_published and is_taken and not self._reads_past(group)
 
     def _obstacle(self, moving: MovingGroup) -> str:
         """Return why a group cannot move while this server runs as it does, "" if it can."""
@@ -291,22 +317,23 @@ class KnownLeaders:
         if moving.forced and self.reaches(leader):
             return f"it has a link with {leader}, which leads the group; move the group without force"
         user = server_user(leader, self._domain)
-        if moving.forced and taken_by(self._state, user) < self._late_heads(moving).get(user, 0):
+        late = self._late_heads(moving.group) if moving.forced and moving.target == self._channels.server else {}
+        if late and (lag := self._engine.lag(self._state.offset)):
+            return lag  # what still waits for the leader is not known
+        if taken_by(self._state, user) < late.get(user, 0):
             return f"events that it accepted as an earlier leader still wait for {leader}; let another server lead"
         if self._conditions.is_disk_full:
             return DISK_FULL
         if self._settled.missing:
             return f"{self._settled.missing[0]} has not reported yet which events it wants; try again later"
-        if self._engine.subjects:
-            return "its matching engine delays events behind those of other leaders; match without it"
         return ""
 
-    def _late_heads(self, moving: MovingGroup) -> dict[str, int]:
+    def _late_heads(self, group: int) -> dict[str, int]:
         """Return what each other server has to take before this one leads a group again that it has lost by force.
 
         Until then they take its events of the group for late ones.
         """
-        if moving.target != self._channels.server or not self._state.groups.row(moving.group).forced_epoch:
+        if not self._state.groups.row(group).forced_epoch:
             return {}
         return {user: head_for(self._state, user) for user in sorted(self._servers.users)}
 
@@ -331,7 +358,7 @@ class KnownLeaders:
 
     # Return of a leader that was replaced ---------------------------------------------------------------------------
 
-    def _join(self, given: GroupsArrived, led: LedGroup, head: int) -> None:
+    def _join(self, given: GroupsArrived, led: LedGroup, head: int | None) -> None:
         """Lead a group no longer; adopt the next leader behind what that has accepted before it knew this interest.
 
         Until then its events are passed over, and events of devices here wait. One gap stands for all of this.
@@ -350,7 +377,9 @@ class KnownLeaders:
             self._joining[group] = led, head
             return
         question = SendToLeader(given.leader, given.link, GroupPrepared(group, _NO_ATTEMPT))
-        self._await_interest(group, Preparation(lambda reason: self._journal.emit(question), set(names), {}, True))
+        self._await_interest(
+            group, Preparation(lambda reason: self._journal.emit(question), set(names), is_published=True)
+        )
 
     # Changes ----------------------------------------------------------------------------------------------------
 

@@ -30,8 +30,10 @@ class GivenGroup(msgspec.Struct):
     unprepared: set[str]
     deadline: float = 0.0
     stage: Stage = "preparing"
+    offset: int = 0
+    """End of the log at the begin of the pause."""
     heads: dict[str, int] = {}
-    """Number that each other server has to take."""
+    """Number that each other server has to take, once the matching engine has named what it wants below the offset."""
     parts: list[bytes] = []
     """Rows of the publishers, encoded."""
     part: int = 0
@@ -44,8 +46,12 @@ class Preparation(msgspec.Struct):
     report: Report
     waiting: set[str]
     """Subscriptions that do not count at the next leader yet."""
-    heads: dict[str, int]
-    """Number that other servers have to take before; by their user."""
+    offset: int = 0
+    """End of the log below which the matching engine has to match every event before."""
+    deadline: float = 0.0
+    """Monotonic second at which the engine is too late."""
+    heads: dict[str, int] | None = None
+    """Number that other servers have to take before, by their user; None until the engine has come so far."""
     is_published: bool = False
     """True if every event of the group is published: no agent holds any back."""
 

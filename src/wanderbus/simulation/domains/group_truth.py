@@ -180,14 +180,17 @@ class ForcedTruth(DomainTruth):
         if group != replaced.group or end < replaced.offset:
             return False
         has_gap = followed.subscription.id in replaced.with_gap
+        published, lineage = self.servers[event.origin].published, server.node.channels.lineage
+        # An engine for some subjects of a leader delays their events behind others.
+        subject = published[event.number][1].subject if event.origin in self._mixed else None
         arrived = [
             number
             for number in server.arrived.get(event.origin, {})
-            if self._places[self.servers[event.origin].published[number][0].id] == (group, epoch)
+            if self._places[published[number][0].id] == (group, epoch)
+            if subject in (None, published[number][1].subject)
         ]
         if epoch < replaced.epoch:
             return (has_gap or start > replaced.offset) and max(arrived, default=0) < event.number
-        published, lineage = self.servers[event.origin].published, server.node.channels.lineage
         matching = [
             number
             for number in arrived

@@ -40,7 +40,7 @@ class OrderedScenario(DomainScenario):
 
     active_s = ACTIVE_S
     has_fixed_leaders: ClassVar[bool] = True
-    """False if leaders of channels change, so that nothing reads the past, and no server has an engine."""
+    """False if leaders of channels change, so that nothing reads the past."""
     counted: ClassVar = DomainScenario.counted | {
         "held_back_apart": "of channels led elsewhere",
         "pasts": "subscriptions that began in the past",
@@ -71,7 +71,6 @@ class OrderedScenario(DomainScenario):
         self._is_filtering = seed % 3 == 0
         """True if all devices hold back events that nobody wants: in every third world."""
         self._has_past = self.has_fixed_leaders and seed % _WITH_PAST in _PAST_WORLDS
-        self.engines.is_used &= self.has_fixed_leaders
         for name in names:
             channels = self._channels(directory, name, names)
             own = self.engines.config(config, _SUBJECTS)
