@@ -35,7 +35,15 @@ from wanderbus.broker.state.exported_session import decode_export
 from wanderbus.event import EventId
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import SESSION_MOVED, ConfirmFilters, Filters, Notify, PublishAccepted, RequestRefused
+from wanderbus.protocol import (
+    OPERATIONS,
+    SESSION_MOVED,
+    ConfirmFilters,
+    Filters,
+    Notify,
+    PublishAccepted,
+    RequestRefused,
+)
 from wanderbus.records import Arrived, SessionAwaited, SessionFenced, SessionNotAwaited, decode_record
 from wanderbus.subscription import Frequency, QueuePolicy, Since, Subscription
 
@@ -192,11 +200,11 @@ def refused(source: Server) -> str:
     return found.reason
 
 
-def test_the_session_of_a_user_with_a_role_stays() -> None:
+def test_a_session_of_requests_stays_at_the_server_that_was_called() -> None:
     source = server("south", roles={ALICE: "operator"})
-    source.subscribed(source.attach(), "N > 0")
-    fence(source)
-    assert "has a role" in refused(source)
+    source.attach(session=OPERATIONS, reads=False)
+    source.give(FenceSession(ALICE, OPERATIONS, EPOCH, "west"))
+    assert "about this server" in refused(source)
 
 
 def test_the_interest_of_a_session_ends_once_its_fence_is_durable() -> None:

@@ -12,7 +12,7 @@ from tests.broker.office import ADAM, OLGA, ROLES, refusal
 from wanderbus.broker.sessions.handover_messages import DrainingSet, DropExport, FenceSession, SessionMoveEnded
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Drain, Listing
+from wanderbus.protocol import OPERATIONS, Drain, Listing
 from wanderbus.records import DrainingChanged
 
 
@@ -42,19 +42,19 @@ def desk() -> DrainedDesk:
 
 
 def test_l06_a_drain_is_requested_once_and_outlives_a_restart(desk: DrainedDesk) -> None:
-    adam = desk.attach(ADAM, "desk")
+    adam = desk.attach(ADAM, "desk", session=OPERATIONS)
     row = {"server": "south", "is_draining": True, "sessions": 1, "stuck": {}}
     assert desk.asked(adam, on=True) == desk.asked(adam, on=True) == desk.asked(adam) == row
     assert (desk.drain_changes, len(desk.written(DrainingChanged))) == (1, 1)
     desk.save()
     desk.restart(with_rows=True)
     assert desk.broker.state.is_draining
-    assert desk.asked(desk.attach(ADAM, "desk"), on=False)["is_draining"] is False
+    assert desk.asked(desk.attach(ADAM, "desk", session=OPERATIONS), on=False)["is_draining"] is False
     assert not desk.broker.state.is_draining
 
 
 def test_l06_the_answer_counts_what_is_left_and_says_why(desk: DrainedDesk) -> None:
-    adam = desk.attach(ADAM, "desk")
+    adam = desk.attach(ADAM, "desk", session=OPERATIONS)
     desk.subscribed(desk.attach(BOB, "phone"), "N > 0")
     desk.asked(adam, on=True)
     desk.give(SessionMoveEnded(ALICE, "default", "north", "it is full"))

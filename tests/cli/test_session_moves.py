@@ -90,15 +90,16 @@ def test_l06_a_device_follows_its_own_session_and_not_another_of_its_user(fleet:
         assert status == ["disconnected", "connected"] * is_turned_away
 
 
-def test_the_session_of_a_user_with_a_role_stays(fleet: Fleet) -> None:
-    reader = fleet.start("sub", "Trade", *fleet.at("s1"))
+def test_l06_the_session_of_a_user_with_a_role_moves_as_any_other(fleet: Fleet) -> None:
+    reader = fleet.start("sub", "Trade", "--json", *fleet.at("s1"))
     assert "subscribed to Trade" in read_ready(reader)
     words = ("sip:alice@localhost", "--session", "sub", "--to", "s2")
-    status, out, err = fleet.run("session", "move", *words, *fleet.operator())
-    assert (status, out) == (1, "")
-    assert one_line(err).startswith("sip:alice@localhost has a role")
+    moved = fleet.run("session", "move", *words, *fleet.operator())
+    assert moved == (0, "the session sub of sip:alice@localhost is at s2 now\n", "")
+    assert fleet.run("pub", "Trade", "n=1", *fleet.at("s3", "bob", "hunter2"))[0] == 0
+    assert numbers(reader, 1) == [1]
     reader.terminate()
-    assert ended(reader)[2] == "", "its device has noticed nothing"
+    ended(reader)
 
 
 def test_only_an_operator_sees_where_sessions_are(fleet: Fleet) -> None:

@@ -66,7 +66,7 @@ class Server(Desk):
         super().start()
         others = [each for each in NAMES if each != self.name]
         self.handovers = SessionHandovers(
-            others, others, self.broker.state, "example.org", (BOB,), NETWORKS, self.town.piece_bytes
+            others, others, self.broker.state, "example.org", NETWORKS, self.town.piece_bytes
         )
 
     def perform(self, outputs: Sequence[Output]) -> None:

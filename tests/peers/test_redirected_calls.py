@@ -11,7 +11,6 @@ import pytest
 from tests.client.town import Phone
 from tests.peers.fleet import Fleet, ip_of
 from wanderbus.access import connect_pacing
-from wanderbus.broker.state.rows import SessionRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
@@ -75,26 +74,15 @@ def test_servers_that_lead_no_channel_ask_each_other_too() -> None:
     assert redirections(fleet) == [("sip:broker@10.0.0.2:5060", ip_of("s3"))]
 
 
-def test_operators_are_served_by_the_server_that_they_call() -> None:
+def test_l06_requests_of_operators_are_about_the_server_that_is_called_and_their_sessions_as_all_others() -> None:
     fleet = Fleet(roles={ALICE: "operator"})
     subscribed(fleet, "s1")
-    assert fleet.phone("s2", number=2).connect().statuses == ["CONNECTED"]
+    assert fleet.phone("s2", number=2, session=OPERATIONS).connect().statuses == ["CONNECTED"]
     assert redirections(fleet) == []
     assert fleet.users_at("s2") == [ALICE]
-
-
-def test_l06_an_operator_is_redirected_to_a_session_that_has_moved_from_there() -> None:
-    fleet = Fleet(roles={ALICE: "operator"})
-    subscribed(fleet, "s1")
-    left = SessionRow(ALICE, "default", 1, 2, is_fenced=True, next_owner="s1")
-    state = fleet.access("s2").broker.state
-    state.ensure_session(ALICE, "default")
-    state.replace_session(left)
-    second = fleet.phone("s2", number=2).connect()
-    assert second.statuses == ["CONNECTED"]
+    assert fleet.phone("s2", number=3).connect().statuses == ["CONNECTED"]
     assert redirections(fleet) == [("sip:broker@10.0.0.1:5060", ip_of("s2"))]
-    assert fleet.phone("s2", number=3, session=OPERATIONS).connect().statuses == ["CONNECTED"]
-    assert fleet.users_at("s2") == [ALICE], "requests of operators are about the server that is called"
+    assert fleet.users_at("s2") == [ALICE]
 
 
 def test_a_move_within_a_session_is_never_redirected(fleet: Fleet) -> None:

@@ -212,8 +212,7 @@ class AccessServer:
         # A call that passes the proxy of its new server gets a relay there, as it did at its former one.
         contacts = self._properties.reached_at or (self._user_agent.contact_uri,)
         owners = SessionOwners(servers.others, state, contacts, takes=takes)
-        roles = self.broker.config.roles
-        handovers = SessionHandovers(servers.others, servers.access, state, domain, roles, servers.networks)
+        handovers = SessionHandovers(servers.others, servers.access, state, domain, servers.networks)
         return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided, handovers)
 
     @property

@@ -30,6 +30,7 @@ from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.peers.owner_messages import CallPostponed, CallRedirected, CallServed, OwnerWanted
 from wanderbus.peers.parts import BROKER, HANDOVERS, OWNERS
+from wanderbus.protocol import OPERATIONS
 from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.sip.message.sdp import MediaDescription, receives
 from wanderbus.transport import Probe, SendMessage
@@ -144,12 +145,10 @@ class DeviceSignalling:
         return due
 
     def _is_visit(self, user: str, session: str) -> bool:
-        """Return whether a call is of an operator: such requests are about the server that was called.
-
-        An operator's own session may have moved to another server.
-        """
+        """Return whether a call is for requests of an operator, which are about the server that was called."""
         row = self._broker.state.sessions.get(session_key(user, session))
-        return user in self._broker.config.roles and (row is None or not row.is_fenced)
+        is_operator = session == OPERATIONS and user in self._broker.config.roles
+        return is_operator and (row is None or not row.is_fenced)
 
     def on_decided(self, decision: CallServed | CallRedirected | CallPostponed) -> None:
         """Serve the offer of a new session, redirect it to its owner (RFC 3261 21.3.3), or let it come again.

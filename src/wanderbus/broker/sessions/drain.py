@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable
 
 from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
@@ -22,7 +22,6 @@ class Drain:
         self._links = basics.links
         self._servers = basics.servers
         self._channels = basics.channels
-        self._roles = basics.config.roles
         self._stuck: dict[str, str] = {}
         """Sessions whose last move has failed, with the reason."""
 
@@ -56,14 +55,13 @@ class Drain:
     def _is_left(self, session: SessionRow) -> bool:
         """Return whether a session still has to move, or is on its way."""
         is_on_its_way = self._state.left_for(session.key) is not None
-        return is_on_its_way or moves_in_drain(session, self._servers.reserves, self._roles)
+        return is_on_its_way or moves_in_drain(session, self._servers.reserves)
 
 
-def moves_in_drain(session: SessionRow, is_server: Callable[[str], bool], staying: Container[str]) -> bool:
+def moves_in_drain(session: SessionRow, is_server: Callable[[str], bool]) -> bool:
     """Return whether a draining server still has to move a session.
 
-    The users that ``is_server`` names stand for the other servers. The calls of ``staying`` users are about the server
-    that is called.
+    The users that ``is_server`` names stand for the other servers.
     """
-    stays = session.is_fenced or session.is_over or session.user in staying
+    stays = session.is_fenced or session.is_over or session.is_visit
     return not stays and not is_server(session.user)

@@ -62,7 +62,6 @@ class Handover:
         self._journal = basics.journal
         self._links = basics.links
         self._domain = basics.config.domain
-        self._roles = basics.config.roles
         self._subscriptions = subscriptions
         self._turned_away = turned_away
         self._engine_events = engine_events
@@ -159,8 +158,8 @@ class Handover:
         rows = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
         patterns = [row.id for row in rows if row.language == PATTERN]
         mixed = [each.end.origin for each in heads if each.is_mixed]
-        if session.user in self._roles:
-            return f"{session.user} has a role, so calls of this user are about the server that is called"
+        if session.is_visit:
+            return f"the requests of the session {session.name!r} are about this server"
         if mixed:
             return f"the matching engine of {mixed[0]} has some subjects only, so events of {mixed[0]} change places"
         if patterns:

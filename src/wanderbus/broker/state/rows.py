@@ -12,6 +12,7 @@ from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.epochs import Epochs, Leadership, epoch_of, has_position, in_common, with_epoch
 from wanderbus.event import EventId, Position
 from wanderbus.patterns import Seen
+from wanderbus.protocol import OPERATIONS
 from wanderbus.records import Cut, Notified
 from wanderbus.subscription import Restriction, Subscription
 
@@ -114,6 +115,11 @@ class SessionRow(msgspec.Struct, dict=True):
     def is_over(self) -> bool:
         """Return whether nothing is left of it: no device, no subscription, no notification."""
         return self.is_empty and not self.devices
+
+    @property
+    def is_visit(self) -> bool:
+        """Return whether its devices only send requests, about the server that they have called: it stays there."""
+        return self.is_empty and self.name == OPERATIONS
 
     @property
     def here_through(self) -> int:

@@ -37,7 +37,7 @@ def drain(
 
     Devices connect to the other servers by themselves; no event is lost or repeated. The server goes on draining after
     a restart, and when this command was interrupted; run it again to see how far it is. It still leads its channels.
-    Sessions of users with a role stay. Needs the role of administrator elsewhere.
+    Needs the role of administrator elsewhere.
 
     Example: wanderbus domain drain s1 --event-domain mydomain/domain.toml
 

@@ -6,7 +6,7 @@ Whether the server drains is part of its durable state, so a restart goes on wit
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Final
 
 from wanderbus.broker.sessions.drain import moves_in_drain
@@ -40,7 +40,7 @@ REFUSED_S: Final = 30.0
 class Draining:
     """Begins moves while this server drains.
 
-    :param is_server: whether a user stands for another server, see :func:`moves_in_drain` for ``staying`` too
+    :param is_server: whether a user stands for another server
     :param leaving: carries the moves out
     """
 
@@ -48,14 +48,12 @@ class Draining:
         self,
         state: BrokerState,
         is_server: Callable[[str], bool],
-        staying: Container[str],
         links: OpenLinks,
         leaving: LeavingSessions,
         emit: Callable[[SetTimer], None],
     ) -> None:
         self._state = state
         self._is_server = is_server
-        self._staying = staying
         self._links = links
         self._leaving = leaving
         self._emit = emit
@@ -104,7 +102,7 @@ class Draining:
         sessions = [
             each
             for each in self._state.sessions.values()
-            if moves_in_drain(each, self._is_server, self._staying) and each.key not in self._failed
+            if moves_in_drain(each, self._is_server) and each.key not in self._failed
         ]
         sessions.sort(key=lambda each: not self._is_used(each))
         self._coming = deque(each.key for each in sessions)

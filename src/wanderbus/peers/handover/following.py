@@ -6,7 +6,7 @@ another server, this one begins a move of the session to it, and the device foll
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Final
 
 from wanderbus.broker.sessions.handover_messages import DeviceLocated, MoveSession, SessionMoveEnded
@@ -29,7 +29,6 @@ RETRY_S: Final = 30.0
 class Following:
     """Begins moves of sessions whose devices are near to another server.
 
-    :param staying: users whose sessions stay
     :param leaving: carries the moves out
     """
 
@@ -37,13 +36,11 @@ class Following:
         self,
         state: BrokerState,
         networks: ServerNetworks,
-        staying: Container[str],
         leaving: LeavingSessions,
         emit: Callable[[SetTimer], None],
     ) -> None:
         self._state = state
         self._networks = networks
-        self._staying = staying
         self._leaving = leaving
         self._emit = emit
         self._due: dict[str, float] = {}
@@ -55,7 +52,7 @@ class Following:
     def located(self, located: DeviceLocated, now: float) -> None:
         """Note that a device is at an address; it may be the one where it was."""
         key = device_key(located.user, located.device)
-        if located.user not in self._staying and self._networks.nearest(located.host) not in ("", self._state.server):
+        if self._networks.nearest(located.host) not in ("", self._state.server):
             self._due[key] = now + SETTLED_S
             self._set_timer(now)
         else:
@@ -80,7 +77,7 @@ class Following:
     def _follow(self, key: str) -> None:
         device = self._state.devices.get(key)
         session = None if device is None else self._state.sessions.get(session_key(device.user, device.session))
-        if device is None or device.status != "CONNECTED" or session is None or session.is_fenced:
+        if device is None or device.status != "CONNECTED" or session is None or session.is_fenced or session.is_visit:
             return
         target = self._nearest(key)
         is_here = self._state.server in map(self._nearest, self._connected(session))

@@ -68,7 +68,6 @@ class SessionHandovers:
     :param access: those to which a session may move
     :param state: the state of this server, which it only reads
     :param domain: domain of the servers
-    :param staying: users whose calls are about the server that is called, so that their sessions stay
     :param networks: the server that is near to a device
     :param piece_bytes: size of a piece of a queue
     """
@@ -79,7 +78,6 @@ class SessionHandovers:
         access: Container[str],
         state: BrokerState,
         domain: str,
-        staying: Container[str] = (),
         networks: ServerNetworks | None = None,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
@@ -88,10 +86,10 @@ class SessionHandovers:
         self._leaving = LeavingSessions(others, access, state, self._links, self._outputs.append, piece_bytes)
         self._arriving = ArrivingSessions(state, self._links, self._leaving, self._outputs.append)
         reserves = ServerUsers(state, domain).reserves
-        self._draining = Draining(state, reserves, staying, self._links, self._leaving, self._outputs.append)
+        self._draining = Draining(state, reserves, self._links, self._leaving, self._outputs.append)
         self._pasts = DevicePasts(self._links, self._outputs.append)
         near = networks or ServerNetworks({})
-        self._following = Following(state, near, staying, self._leaving, self._outputs.append)
+        self._following = Following(state, near, self._leaving, self._outputs.append)
 
     def rows(self) -> dict[str, dict[str, int]]:
         """Return the sessions that are on their way to and from each other server, for its row in the listing.

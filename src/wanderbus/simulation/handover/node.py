@@ -47,7 +47,7 @@ class HandoverNode(DomainNode):
 
     def _make_handovers(self, state: BrokerState) -> SessionHandovers:
         networks = ServerNetworks({name: [network_near(name)] for name in (self.name, *self.others)})
-        return SessionHandovers(self.others, self.others, state, DOMAIN, self.config.roles, networks, self.piece_bytes)
+        return SessionHandovers(self.others, self.others, state, DOMAIN, networks, self.piece_bytes)
 
     def _request_links(self) -> None:
         super()._request_links()
