@@ -8,6 +8,7 @@ from tests.broker.desk import ALICE
 from tests.peers.handover_town import NAMES, Town
 from wanderbus.peers.handover import draining
 from wanderbus.peers.handover.draining import LOOK_S, RETRY_S
+from wanderbus.peers.handover.leaving_sessions import RETURN_S_MAX
 from wanderbus.peers.handover.placement import server_for
 from wanderbus.records import DrainingChanged, SessionFenced, encode_record
 from wanderbus.subscription import PATTERN
@@ -56,12 +57,15 @@ def test_l06_a_draining_server_moves_all_sessions_and_spreads_them() -> None:
     assert {each.cause for each in town["south"].written(SessionFenced)} == {"drain"}
 
 
-def test_l06_a_drain_moves_some_sessions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draining, "MOVES_MAX", 3)
+def test_l06_a_drain_moves_more_sessions_at_a_time_while_the_targets_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "MOVES_FIRST", 3)
     town = crowded()
     set_draining(town, "south")
     assert sum(sender == "south" for sender, _, _ in town.sent) == 3
-    town.run()
+    most = 0
+    while town.deliver():
+        most = max(most, sum(row["leaving"] for row in town["south"].handovers.rows().values() if "leaving" in row))
+    assert most > 3
     assert sum(owners(town, user) == ["south"] for user in USERS) == 0, "each that arrives makes room for another one"
 
 
@@ -114,15 +118,57 @@ def test_l06_a_session_that_cannot_move_is_tried_again_and_delays_no_other() -> 
     assert "is a pattern" in town["south"].ended[-1].reason
 
 
-def test_l06_sessions_with_a_connected_device_come_first_and_one_by_one() -> None:
+def used() -> tuple[Town, list[str]]:
+    """A crowded town that has begun to drain, and the users whose devices are connected."""
     town = crowded()
     set_draining(town, "south", is_draining=False)
-    south, connected = town["south"], (USERS[7], USERS[9])
+    south, connected = town["south"], USERS[7:10]
     for user in connected:
         south.attach(user, "phone", epoch=2)
     south.give()
-    state = south.broker.state
-    state.apply(state.offset, DrainingChanged(at_us=south.wall_us, is_draining=True))
-    south.hand()
-    (offer,) = [payload for sender, _, payload in town.sent if sender == "south"]
-    assert any(user.encode() in offer for user in connected), "all others are away"
+    switch(town, is_draining=True)
+    return town, connected
+
+
+def switch(town: Town, *, is_draining: bool) -> None:
+    """Let the first server drain from now on, or no more."""
+    servers = town["south"].broker.state.servers
+    servers["south"].is_draining = is_draining
+    servers.put("south", servers["south"])
+    town["south"].hand()
+
+
+def away(town: Town, connected: list[str]) -> list[str]:
+    """Return those of these users whose sessions have left."""
+    return [user for user in connected if owners(town, user) != ["south"]]
+
+
+def test_l06_sessions_with_a_connected_device_leave_first_and_wait_for_devices_to_come_back() -> None:
+    town, connected = used()
+    town.run()
+    (first,) = away(town, connected)
+    assert all(owners(town, user) == ["south"] for user in USERS if user != first), "its device is on its way"
+    (server,) = owners(town, first)
+    town[server].locate("10.2.0.7", "phone", first)
+    town.run()
+    assert len(away(town, connected)) == 2
+    assert all(owners(town, user) == ["south"] for user in USERS if user not in connected)
+
+
+def test_l06_devices_that_do_not_come_back_delay_a_drain_for_a_moment_each() -> None:
+    town, connected = used()
+    town.run()
+    for count in (2, 3):
+        later(town, RETURN_S_MAX)
+        assert len(away(town, connected)) == count
+    later(town, RETURN_S_MAX)
+    assert all(owners(town, user) != ["south"] for user in USERS)
+
+
+def test_l06_a_drain_that_is_cancelled_holds_no_session_back() -> None:
+    town, connected = used()
+    town.run()
+    switch(town, is_draining=False)
+    town.run()
+    assert len(away(town, connected)) == 3, "they were on their way"
+    assert not any(owners(town, user) != ["south"] for user in USERS if user not in connected)

@@ -119,12 +119,12 @@ class CatchUp:
             return
         if (here := self._asked.get(_HERE)) and _session_of(here.wanted.subscription) == _session_of(row.subscription):
             here.held = None  # those that read after a handover become live together
-        if not self._is_known(identity):
+        if not self._is_known(row.subscription.owner, identity):
             self._let_read(identity)
 
-    def _is_known(self, identity: str) -> bool:
+    def _is_known(self, user: str, identity: str) -> bool:
         waiting = [*self._full.values(), [each for _, each in self._paced], self._ineffective]
-        has_turn = any(identity in several for several in self._turns.values())
+        has_turn = any(several.has(user, identity) for several in self._turns.values())
         return has_turn or any(identity in several for several in waiting)
 
     def go_on(self) -> None:

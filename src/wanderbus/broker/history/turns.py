@@ -13,8 +13,9 @@ class Turns:
     def __bool__(self) -> bool:
         return bool(self._of)
 
-    def __contains__(self, subscription: str) -> bool:
-        return any(subscription in several for several in self._of.values())
+    def has(self, user: str, subscription: str) -> bool:
+        """Return whether a subscription of a user waits for its turn."""
+        return subscription in self._of.get(user, ())
 
     def add(self, user: str, subscription: str) -> None:
         """Add a subscription behind the others of its user, unless it is there."""

@@ -9,7 +9,8 @@ from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.readers import Link
 from wanderbus.broker.sessions.handover_messages import DrainingSet, SessionMoveEnded
-from wanderbus.broker.state.rows import SessionRow, session_key
+from wanderbus.broker.state.rows import SessionRow, device_key, session_key
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import Refused
 
 
@@ -56,6 +57,12 @@ class Drain:
         """Return whether a session still has to move, or is on its way."""
         is_on_its_way = self._state.left_for(session.key) is not None
         return is_on_its_way or moves_in_drain(session, self._servers.reserves)
+
+
+def is_used(state: BrokerState, session: SessionRow) -> bool:
+    """Return whether a device of a session is connected."""
+    rows = (state.devices.get(device_key(session.user, device)) for device in session.devices)
+    return any(row is not None and row.status == "CONNECTED" for row in rows)
 
 
 def moves_in_drain(session: SessionRow, is_server: Callable[[str], bool]) -> bool:

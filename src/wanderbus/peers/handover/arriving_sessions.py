@@ -42,6 +42,9 @@ from wanderbus.peers.open_links import OpenLinks
 ARRIVING_BYTES_MAX: Final = 256 * 2**20
 """Largest size of an offer, an export, or a piece of a queue."""
 
+AWAITED_USERS_MAX: Final = 256
+"""Users whose sessions have come and whose first device is reported to the source: the last ones."""
+
 ArrivingOutput = SendOnServerLink | AwaitSession | ForgetAwaited | ImportSession | ContinueQueue
 
 
@@ -75,6 +78,8 @@ class ArrivingSessions:
         """Source and move of each session that is about to be awaited or imported."""
         self._incomplete: dict[int, _Incomplete] = {}
         """Parts that each link has brought; a source sends the parts of one offer or export after the other."""
+        self._users: dict[str, tuple[str, Move]] = {}
+        """Source and move of the session that has come last, of users whose devices have not come since."""
 
     def moving(self) -> dict[str, list[int]]:
         """Return the owner epochs of the sessions that are awaited from each server, or their queues."""
@@ -103,6 +108,12 @@ class ArrivingSessions:
         source, move = self._sources.get((reached.user, reached.session), ("", None))
         if move is not None and move.owner_epoch == reached.owner_epoch:
             self._send(source, RestWanted(move, reached.through))
+
+    def located(self, user: str) -> None:
+        """Tell the source that a device has followed its session."""
+        if (found := self._users.pop(user, None)) is not None:
+            source, move = found
+            self._send(source, MoveTaken(move, has_come=True))
 
     def refused(self, refused: SessionMoveRefused) -> None:
         """Tell the source that the session cannot come here."""
@@ -195,11 +206,18 @@ class ArrivingSessions:
         is_here = here is not None and not here.is_fenced and here.owner_epoch == move.owner_epoch
         if is_awaited or is_here:  # the broker answers again, once its record is durable
             self._sources[move.key] = server, move
+            self._await_device(server, move)
             self._emit(ImportSession(data))
         elif here is not None and here.owner_epoch >= move.owner_epoch:
             self._send(server, MoveTaken(move))
         else:
             self._send(server, MoveRefused(move, f"the session {session.name!r} of {session.user} is not awaited"))
+
+    def _await_device(self, server: str, move: Move) -> None:
+        self._users.pop(move.user, None)
+        self._users[move.user] = server, move
+        if len(self._users) > AWAITED_USERS_MAX:
+            del self._users[next(iter(self._users))]
 
     def _continue(self, server: str, move: Move, data: bytes) -> None:
         """Continue the queue of a session that has come from ``server``."""

@@ -9,23 +9,30 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from wanderbus.broker.sessions.drain import moves_in_drain
+from wanderbus.broker.sessions.drain import is_used, moves_in_drain
 from wanderbus.broker.sessions.handover_messages import MoveSession, SessionMoveEnded
-from wanderbus.broker.state.rows import SessionRow, device_key, session_key
+from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import SetTimer
-from wanderbus.peers.handover.leaving_sessions import LeavingSessions
+from wanderbus.peers.handover.leaving_sessions import MOVE_S, LeavingSessions
+from wanderbus.peers.handover.move_pace import MovePace
 from wanderbus.peers.handover.placement import server_for
 from wanderbus.peers.open_links import OpenLinks
 
 TIMER: Final = "drain"
 """Key of the timer that looks for sessions to move."""
 
-MOVES_MAX: Final = 64
-"""Sessions that are on their way at once: the acknowledgements of the targets set the rate."""
+MOVES_FIRST: Final = 64
+"""Sessions that are on their way at once when a drain begins."""
 
-USED_MOVES_MAX: Final = 1
-"""The same for a session with a connected device: devices that call the next server at once wait for each other."""
+MOVES_MAX: Final = 512
+"""Largest number of them, which is reached while the targets answer in time."""
+
+LATE_S: Final = 0.2
+"""A move that takes longer than the shortest one by this time waits for others."""
+
+USED_MOVES_MAX: Final = 32
+"""The same for sessions with a connected device, which leave as fast as such devices come back."""
 
 LOOK_S: Final = 0.5
 """Pause until the server looks again for sessions that came meanwhile, or whose move has failed."""
@@ -62,6 +69,9 @@ class Draining:
         self._failed: dict[str, float] = {}
         """Sessions whose move has failed, and servers that have refused one, each until when it is left alone."""
         self._is_timer_set = False
+        self._pace = MovePace(MOVES_FIRST, MOVES_MAX, LATE_S, MOVE_S)
+        self._used: set[str] = set()
+        """Sessions on their way that had a connected device."""
 
     def timer_fired(self) -> None:
         """Look for sessions that came meanwhile."""
@@ -69,8 +79,13 @@ class Draining:
 
     def ended(self, ended: SessionMoveEnded, now: float) -> None:
         """Leave a session alone for a while whose move has failed, and a server that has refused it."""
+        key = session_key(ended.user, ended.session)
+        self._used.discard(key)
         if ended.reason:
-            self._failed[session_key(ended.user, ended.session)] = now + RETRY_S
+            self._pace.forget(key)
+            self._failed[key] = now + RETRY_S
+        else:
+            self._pace.end(key, now)
         if ended.has_refused:
             self._failed[ended.target] = now + REFUSED_S
 
@@ -85,9 +100,9 @@ class Draining:
             self._emit(SetTimer(TIMER, now + LOOK_S))
         targets = self._leaving.targets & self._links.servers
         open_servers = [each for each in targets if self._failed.get(each, now) <= now]
-        while open_servers and self._coming and len(self._leaving) < MOVES_MAX:
+        while open_servers and self._coming:
             session = self._state.sessions.get(self._coming[0])
-            if session is not None and self._is_used(session) and len(self._leaving) >= USED_MOVES_MAX:
+            if session is not None and not self._has_room(session, now):
                 break
             self._coming.popleft()
             if session is None or session.is_fenced or (session.user, session.name) in self._leaving:
@@ -95,6 +110,18 @@ class Draining:
             target = server_for(session.user, open_servers)
             assert target is not None, open_servers
             self._leaving.begin(MoveSession(session.user, session.name, target, "drain"))
+            if (session.user, session.name) not in self._leaving:
+                continue
+            if is_used(self._state, session):
+                self._used.add(session.key)
+            else:
+                self._pace.begin(session.key, now)
+
+    def _has_room(self, session: SessionRow, now: float) -> bool:
+        """Return whether a session may leave now: devices that are on their way back do not wait for the others."""
+        if is_used(self._state, session):
+            return len(self._used) < USED_MOVES_MAX
+        return not self._used and not self._leaving.are_returning and self._pace.has_room(now)
 
     def _look(self, now: float) -> None:
         """List the sessions to move: those that nobody uses come last."""
@@ -104,10 +131,5 @@ class Draining:
             for each in self._state.sessions.values()
             if moves_in_drain(each, self._is_server) and each.key not in self._failed
         ]
-        sessions.sort(key=lambda each: not self._is_used(each))
+        sessions.sort(key=lambda each: not is_used(self._state, each))
         self._coming = deque(each.key for each in sessions)
-
-    def _is_used(self, session: SessionRow) -> bool:
-        """Return whether a device of a session is connected."""
-        rows = (self._state.devices.get(device_key(session.user, device)) for device in session.devices)
-        return any(row is not None and row.status == "CONNECTED" for row in rows)

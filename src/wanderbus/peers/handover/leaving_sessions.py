@@ -19,6 +19,7 @@ from wanderbus.broker.sessions.handover_messages import (
     SessionMoveEnded,
     SessionMoveRefused,
 )
+from wanderbus.broker.sessions.drain import is_used
 from wanderbus.broker.state.exported_session import encode_piece
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
@@ -40,14 +41,24 @@ from wanderbus.peers.handover.messages import (
     encode_offer,
     parts_of,
 )
+from wanderbus.peers.handover.move_pace import MovePace
 from wanderbus.peers.messages import SendOnServerLink
 from wanderbus.peers.open_links import OpenLinks
 
 MOVE_S: Final = 30.0
 """Time after which a session stays here if it has not been fenced."""
 
-MOVES_MAX: Final = 256
+MOVES_MAX: Final = 1_024
 """Largest number of sessions that are on their way at once; a further move is refused."""
+
+RETURNING_MAX: Final = 32
+"""Largest number of sessions without a server whose devices were connected before a drain: they call all at once."""
+
+RETURN_LATE_S: Final = 0.1
+"""A device that comes back later than the fastest one by this time waits for others."""
+
+RETURN_S_MAX: Final = 0.5
+"""Time after which a device is not awaited any more: it may have gone away."""
 
 PIECE_BYTES: Final = 256 * 2**10
 """Size of a piece of a queue, about."""
@@ -67,7 +78,7 @@ class _Leaving:
         self.move = move
         self.target = target
         self.cause = cause
-        self.stage: Literal["offered", "ready", "fencing", "fenced"] = "offered"
+        self.stage: Literal["offered", "ready", "held", "fencing", "fenced", "ended"] = "offered"
         self.subscriptions: tuple[str, ...] = ()
         """Those that the target knows."""
         self.request = 0
@@ -119,6 +130,9 @@ class LeavingSessions:
         self._last_request = 0
         self._is_asked = False
         """True if the last question was asked in this step."""
+        self._held: deque[_Leaving] = deque()
+        """Sessions of a drain that could leave, and wait until the devices of others have come back."""
+        self._returning = MovePace(1, RETURNING_MAX, RETURN_LATE_S, RETURN_S_MAX)
 
     def __contains__(self, key: object) -> bool:
         """Return whether the session with this user and name, the key, is on its way."""
@@ -158,6 +172,19 @@ class LeavingSessions:
     def begin_step(self, now: float) -> None:
         """Begin a step at monotonic second ``now``."""
         self._now, self._is_asked = now, False
+
+    def go_on(self) -> None:
+        """Fence sessions of a drain whose devices will call, as fast as those of others have come back."""
+        while self._held and (self._returning.has_room(self._now) or not self._state.is_draining):
+            leaving = self._held.popleft()
+            if leaving.stage == "held":
+                self._returning.begin((leaving.target, leaving.move), self._now)
+                self._fence(leaving)
+
+    @property
+    def are_returning(self) -> bool:
+        """Return whether devices are on their way back whose sessions have left in a drain, or are about to."""
+        return bool(self._held) or not self._returning.is_idle(self._now)
 
     def _obstacle(self, given: MoveSession) -> str:
         """Return why a move cannot begin, "" if it can."""
@@ -245,7 +272,9 @@ class LeavingSessions:
                 if (leaving := self._found(server, move)) is not None and leaving.stage == "fenced":
                     self._emit(DropExport(*move.key, through))
                     self._send_rest(leaving, through)
-            case MoveTaken(move=move):
+            case MoveTaken(move=move, has_come=has_come):
+                if has_come:
+                    self._returning.end((server, move), self._now)
                 self._on_taken(server, move)
             case MoveRefused(move=move, reason=reason):
                 leaving = self._found(server, move)
@@ -261,11 +290,11 @@ class LeavingSessions:
 
     def _withdraw(self, server: str, move: Move) -> None:
         """Let a server wait no longer for a session of which nothing goes there."""
-        if move not in self._left_for(server):
+        if not self._has_left(server, move):
             self._send(server, MoveWithdrawn(move))
 
     def _on_taken(self, server: str, move: Move) -> None:
-        if move in self._left_for(server):
+        if self._has_left(server, move):
             self._emit(DropExport(*move.key))
         if (leaving := self._found(server, move)) is not None:
             self._end(leaving)
@@ -310,22 +339,31 @@ class LeavingSessions:
                 del self._by_request[leaving.request]
 
     def _fence_if_ready(self, leaving: _Leaving) -> None:
-        if leaving.stage == "ready" and not self._missing(leaving):
-            leaving.stage = "fencing"
-            self._ask_no_more(leaving)
-            heads = tuple(leaving.heads[server] for server in sorted(leaving.heads))
-            move, target = leaving.move, leaving.target
-            self._emit(
-                FenceSession(
-                    *move.key,
-                    move.owner_epoch,
-                    target,
-                    leaving.subscriptions,
-                    heads,
-                    leaving.cause,
-                    self._piece_bytes if leaving.is_in_pieces else 0,
-                )
+        if leaving.stage != "ready" or self._missing(leaving):
+            return
+        self._ask_no_more(leaving)
+        session = self._state.sessions.get(session_key(*leaving.move.key))
+        if leaving.cause == "drain" and session is not None and is_used(self._state, session):
+            leaving.stage = "held"
+            self._held.append(leaving)
+        else:
+            self._fence(leaving)
+
+    def _fence(self, leaving: _Leaving) -> None:
+        leaving.stage = "fencing"
+        heads = tuple(leaving.heads[server] for server in sorted(leaving.heads))
+        move, target = leaving.move, leaving.target
+        self._emit(
+            FenceSession(
+                *move.key,
+                move.owner_epoch,
+                target,
+                leaving.subscriptions,
+                heads,
+                leaving.cause,
+                self._piece_bytes if leaving.is_in_pieces else 0,
             )
+        )
 
     def _missing(self, leaving: _Leaving) -> frozenset[str]:
         """Return the servers whose head is still missing."""
@@ -359,6 +397,11 @@ class LeavingSessions:
                 session = self._state.sessions[key]
                 yield Move(session.user, session.name, session.owner_epoch)
 
+    def _has_left(self, server: str, move: Move) -> bool:
+        """Return whether a session has left for a server, which may not have it whole."""
+        key = session_key(*move.key)
+        return self._state.left_for(key) == server and self._state.sessions[key].owner_epoch == move.owner_epoch
+
     def _targets(self) -> list[tuple[str, str]]:
         """Return the keys of the sessions that have left, each with the server that may not have it whole."""
         exports, rests = self._state.exports, self._state.rests
@@ -375,6 +418,9 @@ class LeavingSessions:
     def _end(self, leaving: _Leaving, reason: str = "", *, has_refused: bool = False) -> None:
         del self._moves[leaving.move.key]
         self._ask_no_more(leaving)
+        if reason:
+            leaving.stage = "ended"
+            self._returning.forget((leaving.target, leaving.move))
         self._emit(CancelTimer(leaving.move.key))
         self._emit(SessionMoveEnded(*leaving.move.key, leaving.target, reason, has_refused))
 

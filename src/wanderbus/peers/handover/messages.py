@@ -81,9 +81,10 @@ class MoveReady(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class MoveTaken(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """The target owns the session durably."""
+    """The target owns the session durably; it says so again when a device ``has_come``."""
 
     move: Move
+    has_come: bool = False
 
 
 class MoveRefused(msgspec.Struct, frozen=True, array_like=True, tag=4):

@@ -122,6 +122,7 @@ class SessionHandovers:
                     self._leaving.begin(given)
                 case DeviceLocated():
                     self._following.located(given, now)
+                    self._arriving.located(given.user)
                 case FormerServerAsked():
                     self._pasts.asked(given)
                 case PastFound():
@@ -150,6 +151,7 @@ class SessionHandovers:
             self._draining.ended(ended, now)
             self._following.ended(ended, now)
         self._draining.go_on(now)
+        self._leaving.go_on()
         outputs = list(self._outputs)
         self._outputs.clear()
         return outputs
