@@ -58,7 +58,7 @@ def test_l06_a_draining_server_moves_all_sessions_and_spreads_them() -> None:
 
 
 def test_l06_a_drain_moves_more_sessions_at_a_time_while_the_targets_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draining, "MOVES_FIRST", 3)
+    monkeypatch.setattr(draining, "MOVES_MIN", 3)
     town = crowded()
     set_draining(town, "south")
     assert sum(sender == "south" for sender, _, _ in town.sent) == 3
@@ -161,6 +161,7 @@ def test_l06_devices_that_do_not_come_back_delay_a_drain_for_a_moment_each() -> 
     for count in (2, 3):
         later(town, RETURN_S_MAX)
         assert len(away(town, connected)) == count
+        assert all(owners(town, user) == ["south"] for user in USERS if user not in connected)
     later(town, RETURN_S_MAX)
     assert all(owners(town, user) != ["south"] for user in USERS)
 

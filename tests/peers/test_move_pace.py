@@ -23,28 +23,22 @@ def round_of(pace: MovePace, now: float, took_s: float) -> int:
 
 
 def test_a_window_grows_while_moves_end_in_time() -> None:
-    pace = MovePace(first=4, most=10, late_s=0.1, lost_s=1.0)
+    pace = MovePace(least=4, most=10, late_s=0.1, lost_s=1.0)
     found = [round_of(pace, number, took_s) for number, took_s in enumerate([0.2, 0.3, 0.2, 0.2, 0.2, 0.2, 0.2])]
     assert found == [4, 5, 6, 7, 9, 10, 10]
 
 
-def test_a_window_shrinks_once_for_the_moves_that_are_late_together_and_never_to_nothing() -> None:
-    pace = MovePace(first=8, most=10, late_s=0.1, lost_s=9.0)
-    first = begin_all(pace, 0.0)
-    pace.end(first[0], 0.2)
-    for each in first[1:]:
-        pace.end(each, 0.5)
-    assert len(begin_all(pace, 0.6)) == 4
-    pace = MovePace(first=1, most=10, late_s=0.1, lost_s=9.0)
-    round_of(pace, 0.0, 0.1)
-    for number in range(1, 5):
-        assert round_of(pace, number, 0.9) == 1
+def test_a_window_shrinks_once_for_the_moves_that_are_late_together_and_not_below_its_least_size() -> None:
+    pace = MovePace(least=4, most=12, late_s=0.1, lost_s=9.0)
+    found = [round_of(pace, number, 0.1 if number < 6 else 0.5) for number in range(9)]
+    assert found == [4, 5, 6, 7, 9, 11, 12, 6, 4]
 
 
 def test_what_is_lost_or_has_failed_makes_room() -> None:
-    pace = MovePace(first=2, most=10, late_s=0.1, lost_s=1.0)
+    pace = MovePace(least=2, most=10, late_s=0.1, lost_s=1.0)
     one, _ = begin_all(pace, 0.0)
-    assert not pace.has_room(0.5) and not pace.is_idle(0.5)
+    assert not pace.has_room(0.5)
+    assert not pace.is_idle(0.5)
     pace.forget(one)
     assert len(begin_all(pace, 0.5, "later")) == 1
     assert len(begin_all(pace, 1.0, "last")) == 1, "the other one of the first two is lost"

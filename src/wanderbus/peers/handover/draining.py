@@ -22,8 +22,8 @@ from wanderbus.peers.open_links import OpenLinks
 TIMER: Final = "drain"
 """Key of the timer that looks for sessions to move."""
 
-MOVES_FIRST: Final = 64
-"""Sessions that are on their way at once when a drain begins."""
+MOVES_MIN: Final = 64
+"""Sessions that may be on their way at once when a drain begins, and later at least."""
 
 MOVES_MAX: Final = 512
 """Largest number of them, which is reached while the targets answer in time."""
@@ -32,7 +32,7 @@ LATE_S: Final = 0.2
 """A move that takes longer than the shortest one by this time waits for others."""
 
 USED_MOVES_MAX: Final = 32
-"""The same for sessions with a connected device, which leave as fast as such devices come back."""
+"""Largest number of sessions with a connected device on their way; they leave as fast as such devices come back."""
 
 LOOK_S: Final = 0.5
 """Pause until the server looks again for sessions that came meanwhile, or whose move has failed."""
@@ -69,7 +69,7 @@ class Draining:
         self._failed: dict[str, float] = {}
         """Sessions whose move has failed, and servers that have refused one, each until when it is left alone."""
         self._is_timer_set = False
-        self._pace = MovePace(MOVES_FIRST, MOVES_MAX, LATE_S, MOVE_S)
+        self._pace = MovePace(MOVES_MIN, MOVES_MAX, LATE_S, MOVE_S)
         self._used: set[str] = set()
         """Sessions on their way that had a connected device."""
 

@@ -13,14 +13,15 @@ GROWTH: Final = 0.25
 class MovePace:
     """A window of moves.
 
-    :param first: size of the window at first
+    :param least: size of the window at first, and its smallest one: other work may make every move late
     :param most: its largest size
     :param late_s: a move ends in time unless it takes longer than the shortest one by this time
     :param lost_s: time after which nothing is awaited of a move any more
     """
 
-    def __init__(self, first: int, most: int, late_s: float, lost_s: float) -> None:
-        self._window = float(first)
+    def __init__(self, least: int, most: int, late_s: float, lost_s: float) -> None:
+        self._window = float(least)
+        self._least = float(least)
         self._most = most
         self._late_s = late_s
         self._lost_s = lost_s
@@ -51,7 +52,7 @@ class MovePace:
         if took_s <= self._shortest_s + self._late_s:
             self._window = min(self._window + GROWTH, self._most)
         elif began > self._shrunk_at:
-            self._window, self._shrunk_at = max(self._window / 2, 1.0), now
+            self._window, self._shrunk_at = max(self._window / 2, self._least), now
 
     def forget(self, move: Hashable) -> None:
         """Await nothing of a move that has failed."""
