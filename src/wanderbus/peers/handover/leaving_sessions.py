@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final, Literal
 
 from wanderbus.broker.queues.stored_blocks import QueuePiece
+from wanderbus.broker.sessions.drain import is_used
 from wanderbus.broker.sessions.handover_messages import (
     DropExport,
     FenceSession,
@@ -19,7 +20,6 @@ from wanderbus.broker.sessions.handover_messages import (
     SessionMoveEnded,
     SessionMoveRefused,
 )
-from wanderbus.broker.sessions.drain import is_used
 from wanderbus.broker.state.exported_session import encode_piece
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
