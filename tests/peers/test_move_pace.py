@@ -34,7 +34,7 @@ def test_a_window_shrinks_once_for_the_moves_that_are_late_together_and_not_belo
     assert found == [4, 5, 6, 7, 9, 11, 12, 6, 4]
 
 
-def test_what_is_lost_or_has_failed_makes_room() -> None:
+def test_a_move_that_is_lost_or_has_failed_makes_room() -> None:
     pace = MovePace(least=2, most=10, late_s=0.1, lost_s=1.0)
     one, _ = begin_all(pace, 0.0)
     assert not pace.has_room(0.5)
