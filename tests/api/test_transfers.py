@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import wanderbus
+from tests.api.event_domain import Domain
+from tests.api.test_access_servers import broker_of
+from tests.api.test_session_owners import contact_of
 from tests.api.world import SUBJECT, World, nothing_more, publish, run, service, until
 
 VISIT = wanderbus.Operator.SESSION
@@ -114,5 +118,37 @@ def test_j05_an_application_reads_what_another_one_subscribed_to(world: World) -
             await second.leave()
             await publish(bob, 3)
             assert (await anext(mine)).event["n"] == 3
+
+    run(story())
+
+
+def test_l07_an_instance_that_waits_at_the_former_server_goes_on_where_the_session_is(tmp_path: Path) -> None:
+    domain = Domain(tmp_path / "domain", 2)
+
+    async def story() -> None:
+        async with (
+            domain.server("s1"),
+            domain.server("s2") as s2,
+            domain.agent("s1", state_dir=tmp_path / "phone") as phone,
+            domain.agent("s1", "bob") as bob,
+            domain.agent("s1", state_dir=tmp_path / "watch", session=VISIT) as watch,
+            phone.subscribe(SUBJECT, keep=True) as ticks,
+        ):
+            dormant = asyncio.create_task(watch.operator.dormant("default", "desk"))
+            await phone.handover("s2")
+            async with domain.agent("s2", state_dir=tmp_path / "shell", session=VISIT) as shell:
+                await publish(bob, 1)
+                assert (await anext(ticks)).event["n"] == 1
+                moving = asyncio.create_task(shell.operator.transfer(shell.uri, "default", "desk"))
+                assert await rest(ticks) == []
+                assert (await dormant).name == "desk"
+                await publish(bob, 2)
+                async with (
+                    domain.agent("s1", state_dir=tmp_path / "desk") as desk,
+                    desk.subscribe(SUBJECT, keep=True) as others,
+                ):
+                    await moving
+                    assert broker_of(desk) == contact_of(s2)
+                    assert (await anext(others)).event["n"] == 2
 
     run(story())

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from tests.broker.access_desk import AccessDesk
 from tests.broker.desk import ALICE, BOB
 from tests.broker.office import ADAM, OLGA, Office, answers, refusal
 from wanderbus.broker.sessions import transfers
+from wanderbus.broker.sessions.handover_messages import (
+    DORMANT_MAX,
+    DormantAsked,
+    DormantFound,
+    DormantQuestion,
+    DormantReported,
+    DormantWanted,
+)
+from wanderbus.machine import Output
 from wanderbus.protocol import (
     AwaitTransfer,
     Kick,
@@ -223,7 +234,7 @@ def test_l07_requests_that_make_no_sense_are_refused(town: Town) -> None:
 
 
 def test_l07_dormant_instances_are_bounded(town: Town) -> None:
-    for n in range(transfers.DORMANT_MAX):
+    for n in range(DORMANT_MAX):
         assert town.dormant(f"d{n}") == []
     assert "16 dormant instances" in str(town.dormant("more"))
     assert town.dormant("d0") == []
@@ -261,3 +272,90 @@ def test_l07_a_session_that_is_discarded_meanwhile_is_not_transferred(town: Town
     town.send(town.asker, Kick(2, ALICE, "phone", True))
     (refused,) = town.received(town.asker, RequestRefused)
     assert "it is over" in refused.reason
+
+
+# In a domain ---------------------------------------------------------------------------------------------------------
+
+QUESTION = DormantQuestion(ALICE, "ticker", "desk")
+START = DormantQuestion(ALICE, "ticker", "desk", starts=True)
+
+
+class DomainTown(Town, AccessDesk):
+    """A town whose server is in a domain with ``north`` and ``east``."""
+
+    def __init__(self) -> None:
+        self.said: list[Output] = []
+        """Questions and answers to other servers."""
+        super().__init__()
+
+    def perform(self, outputs: Sequence[Output]) -> None:
+        self.said += [each for each in outputs if isinstance(each, DormantAsked | DormantFound)]
+        super().perform(outputs)
+
+
+@pytest.fixture
+def domain_town() -> DomainTown:
+    return DomainTown()
+
+
+def test_l07_an_instance_that_waits_at_another_server_is_started_there(domain_town: DomainTown) -> None:
+    town = domain_town
+    town.publish(town.bob, 1)
+    assert town.transfer() == []
+    assert town.said == [DormantAsked(QUESTION)]
+    assert town.received(town.phone, SubscriptionEnded) == [], "it may wait nowhere"
+    town.give(DormantReported("east", QUESTION, ("car",)), DormantReported("north", QUESTION, ("desk",)))
+    assert len(town.received(town.phone, SubscriptionEnded)) == 1
+    town.publish(town.bob, 2)
+    assert town.said == [DormantAsked(QUESTION)], "the phone has not finished"
+    town.take(town.phone, 1)
+    assert town.said[1:] == [DormantAsked(START, "north")]
+    town.give(DormantReported("north", START, ("desk",)))
+    town.later(transfers.STOP_S_MAX)
+    pc = town.join()
+    assert numbers(town, pc) == [(2, False)]
+    assert len(town.received(town.asker, Listing)) == 1
+    town.close(town.phone)
+    assert town.members() == ["pc"]
+
+
+@pytest.mark.parametrize(("reports", "reason"), [((("east", ("car",)),), "(waiting: car)"), ((), "(none waits; ")])
+def test_l07_nothing_is_stopped_for_an_instance_that_waits_nowhere(
+    domain_town: DomainTown, reports: Sequence[tuple[str, tuple[str, ...]]], reason: str
+) -> None:
+    assert domain_town.transfer() == []
+    for server, names in reports:
+        domain_town.give(DormantReported(server, QUESTION, names))
+    domain_town.later(transfers.ASK_S)
+    (refused,) = domain_town.received(domain_town.asker, RequestRefused)
+    assert reason in refused.reason
+    domain_town.give(DormantReported("north", QUESTION, ("desk",)))
+    assert domain_town.received(domain_town.phone, SubscriptionEnded) == []
+    assert domain_town.transfer() == [], "it may be requested again"
+
+
+def test_l07_an_instance_that_has_gone_meanwhile_ends_the_transfer(domain_town: DomainTown) -> None:
+    domain_town.transfer()
+    domain_town.give(DormantReported("north", QUESTION, ("desk",)), DormantReported("east", START, ()))
+    assert domain_town.received(domain_town.asker, RequestRefused) == []
+    domain_town.give(DormantReported("north", START, ()))
+    (refused,) = domain_town.received(domain_town.asker, RequestRefused)
+    assert "has gone" in refused.reason
+    assert domain_town.members() == ["phone"]
+
+
+def test_l07_a_server_starts_an_instance_for_the_one_that_has_the_session(domain_town: DomainTown) -> None:
+    town = domain_town
+    for number in range(DORMANT_MAX):
+        town.dormant(f"a{number}", town.attach(ALICE, f"a{number}", session="operations", reads=False))
+    town.dormant()
+    town.give(DormantWanted("north", QUESTION))
+    assert town.said == [DormantFound("north", QUESTION, ("desk",))]
+    assert town.received(town.watch, Listing) == []
+    town.give(DormantWanted("north", START), DormantWanted("north", START))
+    first, second = town.said[1:]
+    assert first == DormantFound("north", START, ("desk",))
+    assert isinstance(second, DormantFound)
+    assert (len(second.names), "desk" in second.names) == (DORMANT_MAX, False)
+    (start,) = town.received(town.watch, Listing)
+    assert start.rows == ({"user": ALICE, "session": "ticker", "name": "desk"},)

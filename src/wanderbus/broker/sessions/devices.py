@@ -23,6 +23,8 @@ from wanderbus.broker.sessions.handover_messages import (
     AwaitSession,
     ContinueQueue,
     DevicePast,
+    DormantReported,
+    DormantWanted,
     DropExport,
     FenceSession,
     ForgetAwaited,
@@ -121,6 +123,10 @@ class Devices:
                 self._awaited.continue_queue(given)
             case PastWanted():
                 self._tell_past(given)
+            case DormantWanted():
+                self.transfers.wanted(given)
+            case DormantReported():
+                self.transfers.reported(given)
 
     def _tell_past(self, given: PastWanted) -> None:
         """Let a device go that is at another server now; tell that what it did here.

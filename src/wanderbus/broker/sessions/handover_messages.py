@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -12,6 +12,9 @@ from wanderbus.subscription import Subscription
 
 Name = Annotated[str, msgspec.Meta(max_length=1_024)]
 """Name of a user, a session, a device or a server, in messages between servers."""
+
+DORMANT_MAX: Final = 16
+"""Dormant instances that wait on one link, and names of such in a message."""
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
@@ -286,8 +289,55 @@ class PastReported(Input, frozen=True):
     past: DevicePast
 
 
+# Dormant instances ---------------------------------------------------------------------------------------------------
+
+
+class DormantQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """Question of the server of a session, whether its dormant instance ``name`` waits; with ``starts`` it is started.
+
+    The session goes to the server that asks, or is there: the instance will find it.
+    """
+
+    user: Name
+    session: Name
+    name: Name
+    starts: bool = False
+
+
+class DormantAsked(Output, frozen=True):
+    """Ask ``server``, or all others without one; each answer is a :class:`DormantReported`."""
+
+    question: DormantQuestion
+    server: str = ""
+
+
+class DormantWanted(Input, frozen=True):
+    """The server ``server`` asks; :class:`DormantFound` answers."""
+
+    server: str
+    question: DormantQuestion
+
+
+class DormantFound(Output, frozen=True):
+    """Answer to :class:`DormantWanted`: the names of the dormant instances of the session that wait here."""
+
+    server: str
+    question: DormantQuestion
+    names: tuple[str, ...]
+
+
+class DormantReported(Input, frozen=True):
+    """Answer of ``server`` to :class:`DormantAsked`."""
+
+    server: str
+    question: DormantQuestion
+    names: tuple[str, ...]
+
+
 HandoverInput = (
     HeadWanted
+    | DormantWanted
+    | DormantReported
     | FormerServerSilent
     | PastWanted
     | PastReported
@@ -314,5 +364,7 @@ HandoverOutput = (
     | QueueReached
     | FormerServerAsked
     | PastFound
+    | DormantAsked
+    | DormantFound
 )
 """Outputs of the broker about sessions that move."""

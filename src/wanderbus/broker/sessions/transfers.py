@@ -7,16 +7,28 @@ has three steps, each of which may be repeated after a crash:
 2. The dormant instance is started by the answer to its request.
 3. It joins the session, and begins behind what was acknowledged. Then the former devices are no members any more.
 
+In a domain, the instance may wait at another server: that of the session asks all others before, and lets that one
+start it. The instance is led to the session as every device is.
+
 If it does not join, the former devices stay members: nothing is lost, and the application can be started again there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from wanderbus import protocol
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.readers import Link
+from wanderbus.broker.sessions.handover_messages import (
+    DORMANT_MAX,
+    DormantAsked,
+    DormantFound,
+    DormantQuestion,
+    DormantReported,
+    DormantWanted,
+)
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
@@ -29,8 +41,8 @@ STOP_S_MAX: Final = 10.0
 JOIN_S_MAX: Final = 30.0
 """Time for the dormant instance to join."""
 
-DORMANT_MAX: Final = 16
-"""Dormant instances that wait on one link."""
+ASK_S: Final = 1.0
+"""Time for the other servers to say whether the instance waits there."""
 
 REASON: Final = "transferred"
 
@@ -40,6 +52,10 @@ class _Transfer:
 
     def __init__(self, link: Link, request: protocol.TransferSession, leaving: list[str], until: float) -> None:
         self.asker = link, request
+        self.server: str | None = None
+        """Server at which the dormant instance waits, "" for this one; None as long as the others are asked."""
+        self.waiting: set[str] = set()
+        """Instances of the session that wait elsewhere."""
         self.leaving = leaving
         """Devices that are members until the dormant instance has joined."""
         self.links: set[int] = set()
@@ -48,7 +64,7 @@ class _Transfer:
         """Devices that had a link when the transfer began: they are no dormant instances."""
         self.until = until
         self.started: tuple[str, int] | None = None
-        """Device and request that the start has answered."""
+        """Device and request that the start has answered; ("", 0) if another server has started the instance."""
 
 
 class Transfers:
@@ -56,6 +72,7 @@ class Transfers:
 
     def __init__(self, basics: Basics, presence: Presence, subscriptions: Subscriptions) -> None:
         self._state = basics.state
+        self._is_alone = basics.channels is None
         self._journal = basics.journal
         self._links = basics.links
         self._presence = presence
@@ -99,17 +116,46 @@ class Transfers:
                 raise Refused(f"the session {request.session!r} is on its way to {running.asker[1].to!r} already")
             running.asker = link, request
             return
-        if self._waiting(request) is None:
-            waiting = self._of(request.user).items()
-            names = sorted(
-                name for (each, name), (other, _) in waiting if each == request.session and self._links.is_open(other)
-            )
-            shown = f"waiting: {', '.join(names)}" if names else "none waits; start 'wanderbus session dormant' there"
-            raise Refused(f"no dormant instance {request.to!r} waits for the session {request.session!r} ({shown})")
+        is_here = self._waiting(request) is not None
+        if not is_here and self._is_alone:
+            raise Refused(_absence(request, self._names(request.user, request.session)))
         if request.device is not None and request.device not in session.devices:
             raise Refused(f"the session {request.session!r} has no device {request.device!r}; list the sessions")
         leaving = list(session.devices) if request.device is None else [request.device]
-        transfer = self._transfers[key] = _Transfer(link, request, leaving, self._links.now + STOP_S_MAX)
+        transfer = self._transfers[key] = _Transfer(link, request, leaving, self._links.now + ASK_S)
+        if is_here:
+            self._stop(key, transfer, "")
+        else:
+            self._journal.emit(DormantAsked(_question(request)))
+            self._journal.emit(SetTimer(("transfer", key), transfer.until))
+
+    def wanted(self, given: DormantWanted) -> None:
+        """Tell another server, which has the session, which dormant instances of it wait here; start one."""
+        asked = given.question
+        names = self._names(asked.user, asked.session)
+        if asked.starts and asked.name in names:
+            link, request = self._dormant[asked.user].pop((asked.session, asked.name))
+            self._links.send(link, protocol.Listing(request.request, (_row(asked.user, asked.session, asked.name),)))
+        found = (asked.name,) if asked.name in names else tuple(names[:DORMANT_MAX])
+        self._journal.emit(DormantFound(given.server, asked, found))
+
+    def reported(self, given: DormantReported) -> None:
+        """Take the word of another server about the instance to which a session is to be transferred."""
+        asked = given.question
+        key = session_key(asked.user, asked.session)
+        transfer = self._transfers.get(key)
+        if transfer is None or transfer.asker[1].to != asked.name:
+            return
+        if transfer.server is None:
+            transfer.waiting.update(given.names)
+            if asked.name in given.names:
+                self._stop(key, transfer, given.server)
+        elif asked.starts and transfer.server == given.server and asked.name not in given.names:
+            self._fail(key, f"the dormant instance {asked.name!r} has gone")
+
+    def _stop(self, key: str, transfer: _Transfer, server: str) -> None:
+        """Stop the readers of the present devices: the dormant instance waits at ``server``."""
+        transfer.server, transfer.until = server, self._links.now + STOP_S_MAX
         transfer.stopped = {each.device for each in self._links.of_session(key)}
         for each in self._links.of_session(key):
             self.opened(each)
@@ -143,6 +189,10 @@ class Transfers:
                 self._complete(session, transfer, joined)
             elif is_late:
                 self._fail(key, f"the instance was started, and has not joined within {JOIN_S_MAX:g} s")
+        elif transfer.server is None:
+            if is_late:
+                names = {*transfer.waiting, *self._names(session.user, session.name)}
+                self._fail(key, _absence(transfer.asker[1], sorted(names)))
         elif is_late or not self._is_busy(key, transfer):
             self._start(key, transfer)
 
@@ -153,15 +203,19 @@ class Transfers:
 
     def _start(self, key: str, transfer: _Transfer) -> None:
         _, asked = transfer.asker
-        if (found := self._waiting(asked)) is None:
+        transfer.links = {each.link for each in self._links.of_session(key)}
+        transfer.until = self._links.now + JOIN_S_MAX
+        if transfer.server:
+            transfer.started = "", 0
+            self._journal.emit(DormantAsked(_question(asked, starts=True), transfer.server))
+        elif (found := self._waiting(asked)) is None:
             self._fail(key, f"the dormant instance {asked.to!r} has gone")
             return
-        link, request = found
-        del self._dormant[asked.user][asked.session, asked.to]
-        transfer.links = {each.link for each in self._links.of_session(key)}
-        transfer.started = link.device, request.request
-        transfer.until = self._links.now + JOIN_S_MAX
-        self._links.send(link, protocol.Listing(request.request, (_row(asked),)))
+        else:
+            link, request = found
+            del self._dormant[asked.user][asked.session, asked.to]
+            transfer.started = link.device, request.request
+            self._links.send(link, protocol.Listing(request.request, (_row(asked.user, asked.session, asked.to),)))
         self._journal.emit(SetTimer(("transfer", key), transfer.until))
 
     def _joined(self, key: str, transfer: _Transfer) -> str | None:
@@ -181,7 +235,9 @@ class Transfers:
                 self._remove(session.user, session.name, device)
             else:
                 self._former[link.key] = link, session.name
-        self._answer(transfer, protocol.Listing(transfer.asker[1].request, (_row(transfer.asker[1]),)))
+        asked = transfer.asker[1]
+        row = _row(asked.user, asked.session, asked.to)
+        self._answer(transfer, protocol.Listing(asked.request, (row,)))
 
     def _remove(self, user: str, session: str, device: str) -> None:
         """End a former membership, unless the device has come back, or is in another session."""
@@ -207,6 +263,21 @@ class Transfers:
         found = self._of(request.user).get((request.session, request.to))
         return found if found is not None and self._links.is_open(found[0]) else None
 
+    def _names(self, user: str, session: str) -> list[str]:
+        """Return the dormant instances of a session that wait here."""
+        waiting = self._of(user).items()
+        return sorted(name for (each, name), (link, _) in waiting if each == session and self._links.is_open(link))
 
-def _row(request: protocol.TransferSession) -> dict[str, str]:
-    return {"user": request.user, "session": request.session, "name": request.to}
+
+def _row(user: str, session: str, name: str) -> dict[str, str]:
+    return {"user": user, "session": session, "name": name}
+
+
+def _question(request: protocol.TransferSession, *, starts: bool = False) -> DormantQuestion:
+    return DormantQuestion(request.user, request.session, request.to, starts)
+
+
+def _absence(request: protocol.TransferSession, names: Sequence[str]) -> str:
+    """Return that the requested instance does not wait, and which do."""
+    shown = f"waiting: {', '.join(names)}" if names else "none waits; start 'wanderbus session dormant' there"
+    return f"no dormant instance {request.to!r} waits for the session {request.session!r} ({shown})"

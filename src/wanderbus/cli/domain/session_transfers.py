@@ -68,7 +68,7 @@ def transfer(
     The present instance gets nothing more, and finishes what it has; its iteration ends. The dormant one is started and
     goes on behind that, so no notification is lost or repeated. One that the present instance does not finish within
     10 seconds is delivered again, and marked as redelivered. Sessions of others need the role of administrator. In a
-    domain, ask the server that has the session, and let the dormant instance wait there.
+    domain, ask the server that has the session; the dormant instance may wait at another one.
 
     Example: wanderbus session transfer ticker --to desk --user sip:bob@localhost
     """

@@ -23,6 +23,8 @@ A long queue follows in pieces, a few of them at once (decision 0153)::
 
 A device that has come without its session makes its server ask the former one: PastAsked, PastAnswered (decision 0149).
 
+A server that is to transfer a session to a dormant instance asks where that waits: DormantAsked, DormantAnswered.
+
 A message is a prefix and a msgpack array whose first item is the kind.
 """
 
@@ -32,7 +34,14 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from wanderbus.broker.sessions.handover_messages import DevicePast, Head, Name, PastQuestion
+from wanderbus.broker.sessions.handover_messages import (
+    DORMANT_MAX,
+    DevicePast,
+    DormantQuestion,
+    Head,
+    Name,
+    PastQuestion,
+)
 from wanderbus.protocol.bases import decoded
 from wanderbus.subscription import Subscription
 
@@ -140,12 +149,25 @@ class RestWanted(msgspec.Struct, frozen=True, array_like=True, tag=11):
     through: Count
 
 
+class DormantAsked(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """The sender has a session: does this dormant instance of it wait at the receiver?"""
+
+    question: DormantQuestion
+
+
+class DormantAnswered(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """Answer to ``question``: the instances of the session that wait."""
+
+    question: DormantQuestion
+    names: Annotated[tuple[Name, ...], msgspec.Meta(max_length=DORMANT_MAX)]
+
+
 OfMoves = (
     RestWanted | Part | MoveReady | MoveTaken | MoveRefused | MoveWithdrawn | MoveAwaited | HeadAsked | HeadAnswered
 )
 """Messages about sessions that move."""
 
-Message = OfMoves | PastAsked | PastAnswered
+Message = OfMoves | PastAsked | PastAnswered | DormantAsked | DormantAnswered
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

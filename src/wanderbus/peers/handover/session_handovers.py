@@ -18,6 +18,10 @@ from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     DeviceLocated,
+    DormantAsked,
+    DormantFound,
+    DormantReported,
+    DormantWanted,
     DrainingSet,
     FormerServerAsked,
     HandoverInput,
@@ -34,6 +38,7 @@ from wanderbus.broker.sessions.handover_messages import (
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.handover import messages
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
 from wanderbus.peers.handover.device_pasts import DevicePasts
 from wanderbus.peers.handover.draining import TIMER as DRAIN
@@ -41,7 +46,15 @@ from wanderbus.peers.handover.draining import Draining
 from wanderbus.peers.handover.following import TIMER as FOLLOW
 from wanderbus.peers.handover.following import Following
 from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES, LeavingSessions
-from wanderbus.peers.handover.messages import MoveWithdrawn, Part, PastAnswered, PastAsked, decode
+from wanderbus.peers.handover.messages import (
+    DormantAnswered,
+    MoveWithdrawn,
+    Part,
+    PastAnswered,
+    PastAsked,
+    decode,
+    encode,
+)
 from wanderbus.peers.messages import (
     CloseServerLink,
     SendOnServerLink,
@@ -127,6 +140,11 @@ class SessionHandovers:
                     self._pasts.asked(given)
                 case PastFound():
                     self._pasts.found(given)
+                case DormantAsked(question=question, server=asked):
+                    for each in sorted(self._links.servers & {asked} if asked else self._links.servers):
+                        self._links.send(each, encode(messages.DormantAsked(question)), self._outputs.append)
+                case DormantFound(server=asker, question=question, names=names):
+                    self._links.send(asker, encode(DormantAnswered(question, names)), self._outputs.append)
                 case DrainingSet():
                     pass  # the step looks at the state
                 case HeadFound():
@@ -162,6 +180,10 @@ class SessionHandovers:
             message = decode(received.payload)
             if isinstance(message, PastAsked | PastAnswered):
                 self._pasts.received(server, message)
+            elif isinstance(message, messages.DormantAsked):
+                self._outputs.append(DormantWanted(server, message.question))
+            elif isinstance(message, DormantAnswered):
+                self._outputs.append(DormantReported(server, message.question, message.names))
             elif isinstance(message, Part | MoveWithdrawn):
                 self._arriving.received(received.link, server, message)
             else:
