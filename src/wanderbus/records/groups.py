@@ -9,14 +9,15 @@ from wanderbus.records.bases import Record
 class GroupPrepared(Record, frozen=True, tag="group_prepared", kw_only=True):
     """The server ``target`` is about to lead ``group``, under ``epoch``.
 
-    This server wants the events of the group there too, until :class:`GroupMoved` or :class:`GroupStays`. With
-    ``forced`` the target decides about the move, because the leader is gone.
+    This server wants the events of the group there too, until :class:`GroupMoved` or :class:`GroupStays`. The present
+    ``leader`` decides about the move, or with ``forced`` the target, because the leader is gone.
     """
 
     group: int
     target: str
     epoch: int
     forced: bool = False
+    leader: str = ""
 
 
 class GroupStays(Record, frozen=True, tag="group_stays", kw_only=True):
@@ -43,6 +44,9 @@ class GroupMoved(Record, frozen=True, tag="group_moved", kw_only=True):
     At the former leader this record is the fence: it accepts no event of the group from here on. The new one accepts
     them from its record on. With ``forced`` the former leader was gone, and the record of the new one is the fence.
     ``earlier`` are all leaders before the new one, in order, at most ``EARLIER_MAX`` of them.
+
+    The fence of a planned move says since when events of the group waited, how many publishes did at the former leader,
+    and how many ``publishers`` the next leader knows from it.
     """
 
     group: int
@@ -52,6 +56,9 @@ class GroupMoved(Record, frozen=True, tag="group_moved", kw_only=True):
     servers: tuple[str, ...]
     forced: bool = False
     earlier: tuple[Leadership, ...] = ()
+    paused_us: int | None = None
+    waited: int = 0
+    publishers: int = 0
 
 
 OfGroups = GroupPrepared | GroupStays | GroupPublishersTaken | GroupMoved

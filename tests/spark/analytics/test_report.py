@@ -55,6 +55,14 @@ HANDOVER = {
 }
 
 
+GROUP_STEPS = ("paused_us", "pause_us", "waited", "publishers")
+GROUP_MOVE = {
+    **{"channel_group": 17, "epoch": 2, "source": "s1", "target": "s2", "is_forced": False, "outcome": "moved"},
+    **{"begun_us": START_US, "paused_us": START_US + 7_000, "moved_us": START_US + 16_000, "stayed_us": None},
+    **{"adopted_us": START_US + 16_500, "pause_us": 9_500, "waited": 12, "publishers": 1_200},
+}
+
+
 def analysis() -> Analysis:
     """Figures with long and hostile names, and with more rows than are shown at once."""
     device = "urn:uuid:0a1b2c3d-0000-1111-2222-333344445555"
@@ -84,7 +92,8 @@ def analysis() -> Analysis:
             events=9_000, generated=12_345, delivered=12_000, dropped=300, queued=45, moves=1, healed=1,
             healing_p50_ms=80.0, healing_p95_ms=80.0, healing_max_ms=80.0, live=7, never_matched=1,
             handovers=7_654, handover_gap_p50_ms=12.0, handover_gap_p99_ms=73.0, handover_gap_max_ms=90.0,
-            handover_notifications=4_321, handover_bytes=2_000_000,
+            handover_notifications=4_321, handover_bytes=2_000_000, group_moves=4_322, group_pause_p50_ms=21.0,
+            group_pause_p99_ms=220.0, group_pause_max_ms=240.0,
         ),
         reasons=Ranking([{"reason": "queue.notifications_max", "dropped": 300}]),
         drops=Ranking([{**own, "subject": NASTY, "reason": "queue.notifications_max", "dropped": 300}]),
@@ -113,6 +122,7 @@ def analysis() -> Analysis:
             [{"cause": "drain", "withdrawn": 1, "under_way": 0, "handovers": 7_654, "gap_p50_ms": 12.0,
               "gap_p99_ms": 73.0, "gap_max_ms": 90.0, "notifications": 4_321, "bytes": 2_000_000}]
         ),
+        group_moves=Ranking([GROUP_MOVE, {**GROUP_MOVE, "is_forced": True, **dict.fromkeys(GROUP_STEPS)}]),
         subjects=Ranking([{"subject": NASTY, "events": 9_000, "events_in_peak_s": 99, **counts()}]),
         never=Ranking([{"id": "wb-1", **own, "subject": NASTY, "expression": LONG, "events_seen": 4}]),
         coverings=Ranking([{**filters, "covering_expression": "n > 1", "covered_expression": LONG, "is_equal": False}]),
@@ -123,7 +133,7 @@ EMPTY = Analysis(
     server="", records=0, first_us=None, last_us=None, totals=Totals(), reasons=Ranking(), drops=Ranking(),
     sessions=Ranking(), latencies=dict.fromkeys(("server", "subject", "user", "device"), Ranking()), depth_bucket_us=1,
     depth=[], depths=[], devices=Ranking(), slow=Ranking(), absences=[], moves=Ranking(), handovers=Ranking(),
-    causes=Ranking(), subjects=Ranking(), never=Ranking(), coverings=Ranking(),
+    causes=Ranking(), group_moves=Ranking(), subjects=Ranking(), never=Ranking(), coverings=Ranking(),
 )  # fmt: skip
 
 
@@ -197,6 +207,15 @@ def test_t08_the_page_has_the_handovers_and_their_gaps() -> None:
     assert "not recorded withdrawn — — — — 3 —" in words
     assert "drain, 99 %: 73 ms" in section, "the plot"
     assert "No session went to another server." in Page(page(EMPTY)).words
+
+
+def test_t08_the_page_has_the_moves_of_channel_groups_and_their_pauses() -> None:
+    section = page(analysis()).partition("<section id='groups'>")[2].partition("</section>")[0]
+    words = " ".join(Page(section).words.split())
+    assert "4,322 channel groups got another leader. Publishes waited: half within 21 ms, 99 % within 220 ms" in words
+    assert "17 s1 s2 2 planned moved 7.00 ms 9.00 ms 0.50 ms 9.50 ms 12 1,200" in words
+    assert "17 s1 s2 2 forced moved — — 0.50 ms — — —" in words
+    assert "No channel group was moved to another leader." in Page(page(EMPTY)).words
 
 
 def test_t08_a_run_without_a_fault_says_so() -> None:

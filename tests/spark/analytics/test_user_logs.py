@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
@@ -22,7 +23,7 @@ from wanderbus.pipeline.analytics.user_fold import Fate, Taking
 from wanderbus.pipeline.analytics.user_logs import UserLogs
 from wanderbus.pipeline.history import versions_of
 from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG, base_below, base_of
-from wanderbus.records import decode_record
+from wanderbus.records import AnyRecord, GroupMoved, GroupPrepared, decode_record
 
 DEVICES = ("phone", "laptop")
 MINUTE_US = 60_000_000
@@ -197,12 +198,23 @@ def test_t08_an_import_without_its_fence_holds_a_bounded_number_of_entries(monke
     assert taken == list(range(3, 21)), "what came after the handover is counted without the end of the log"
 
 
+def moved_group(server: str, at_us: int) -> list[AnyRecord]:
+    """Return the records of a channel group that moves from the first server to the second one."""
+    leader, target = NAMES[:2]
+    prepared = GroupPrepared(at_us=at_us + 1, group=17, target=target, epoch=2, leader=leader)
+    moved = GroupMoved(at_us=at_us + 4, group=17, server=target, epoch=2, former=leader, servers=NAMES)
+    if server == leader:
+        moved = msgspec.structs.replace(moved, paused_us=at_us + 2, waited=7, publishers=5)
+    return [prepared, moved]
+
+
 @pytest.mark.spark
 def test_t08_gold_tables_and_report_of_a_domain_have_its_handovers(spark: SparkSession, tmp_path: Path) -> None:
     walk = Walk(5).go(60)
     lake, logs = tmp_path / "lake", []
     for name in NAMES:
         written = [decode_record(payload) for payload in walk.town[name].log]
+        written += moved_group(name, written[-1].at_us)
         logs.append(write_records(tmp_path / name / "log", written, per_segment=50))
     fill(spark, logs, lake)
     with GoldTables(lake_tables(spark, lake)) as gold:
@@ -230,6 +242,11 @@ def test_t08_gold_tables_and_report_of_a_domain_have_its_handovers(spark: SparkS
     assert totals.handover_bytes == sum(each.bytes or 0 for each in handovers) > 0
     assert totals.handover_notifications == sum(each.notifications or 0 for each in handovers) > 0
     assert {row["cause"]: row["handovers"] for row in found.causes.rows} == {"drain": walk.moves}
+    (move,) = found.group_moves.rows
+    assert (move["source"], move["target"], move["epoch"], move["outcome"]) == (*NAMES[:2], 2, "moved")
+    assert (move["moved_us"] - move["paused_us"], move["waited"], move["publishers"]) == (2, 7, 5)
+    assert move["pause_us"] == max(0, move["adopted_us"] - move["paused_us"])
+    assert (totals.group_moves, totals.group_pause_max_ms) == (1, move["pause_us"] / 1_000)
     assert totals.handover_gap_max_ms == max(row["gap_us"] or 0 for row in rows) / 1_000
 
 

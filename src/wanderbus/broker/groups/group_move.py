@@ -182,7 +182,7 @@ class GroupMove:
             self._fence(move)
         elif not move.unprepared:
             self._settled.paused.add(move.moving.group)
-            move.offset = self._state.offset
+            move.offset, move.paused_us = self._state.offset, self._state.wall_us
             self._wait(move, "pausing", PAUSE_S)
 
     def _at(self, stage: str, attempt: int | None = None) -> GivenGroup | None:
@@ -206,7 +206,7 @@ class GroupMove:
         if len(publishers) > PUBLISHERS_MAX:
             self._stay(move, f"it has more than {PUBLISHERS_MAX} publishers")
             return
-        rows = list(publishers.items())
+        rows, move.publishers = list(publishers.items()), len(publishers)
         move.parts = [
             encode_publishers(dict(rows[at : at + PART_ROWS])) for at in range(0, max(1, len(rows)), PART_ROWS)
         ]
@@ -274,7 +274,8 @@ class GroupMove:
         former = self._channels.directory.table.leaders[moving.group]
         ended = Leadership(former.epoch, former.server, self._state.wall_us)
         earlier = (*self._state.groups.row(moving.group).earlier, ended)
-        self._leaders.adopt(LedGroup(moving.group, moving.target, moving.epoch, former.server, moving.forced, earlier))
+        led = LedGroup(moving.group, moving.target, moving.epoch, former.server, moving.forced, earlier)
+        self._leaders.adopt(led, move.paused_us, move.publishers)
         self._leaders.begin()
         if moving.forced:
             self._move = None

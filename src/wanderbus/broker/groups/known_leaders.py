@@ -273,6 +273,7 @@ class KnownLeaders:
             target=moving.target,
             epoch=moving.epoch,
             forced=moving.forced,
+            leader=self._channels.directory.table.leaders[moving.group].server,
         )
         self._write(prepared)
         self._interest.leaders_changed(moving.group, () if moving.forced else self._wanted(moving.group))
@@ -391,8 +392,11 @@ class KnownLeaders:
             self._interest.leaders_changed(group, self._wanted(group))
         self._go_on_with(group)
 
-    def adopt(self, led: LedGroup) -> None:
-        """Let a server lead a group from now on: publish there, and want its events there alone."""
+    def adopt(self, led: LedGroup, paused_us: int | None = None, publishers: int = 0) -> None:
+        """Let a server lead a group from now on: publish there, and want its events there alone.
+
+        The former leader says since when its events have waited, and how many publishers the next one knows from it.
+        """
         group, here = led.group, self._channels.server
         self._preparing.pop(group, None)
         self._joining.pop(group, None)
@@ -407,6 +411,9 @@ class KnownLeaders:
             servers=self._channels.founders,
             forced=led.forced,
             earlier=led.earlier[-EARLIER_MAX:],
+            paused_us=paused_us,
+            waited=0 if paused_us is None else self._publishing.waiting,
+            publishers=publishers,
         )
         self._write(moved)
         self._interest.leaders_changed(group, self._wanted(group))

@@ -32,8 +32,11 @@ class GivenGroup(msgspec.Struct):
     stage: Stage = "preparing"
     offset: int = 0
     """End of the log at the begin of the pause."""
+    paused_us: int | None = None
+    """Time of the begin of the pause."""
     heads: dict[str, int] = {}
     """Number that each other server has to take, once the matching engine has named what it wants below the offset."""
+    publishers: int = 0
     parts: list[bytes] = []
     """Rows of the publishers, encoded."""
     part: int = 0

@@ -158,6 +158,11 @@ class Publishing:
             if not self._held.is_from(waiting):
                 self._links.send(waiting, protocol.PublishesWait(""))
 
+    @property
+    def waiting(self) -> int:
+        """Return the number of publishes that wait until this leader knows who wants them, or another one leads."""
+        return len(self._held)
+
     def resume(self) -> list[Link]:
         """Process what has waited; what still has to wait does so in the same order. Return the links that waited."""
         several = list(self._held.take())

@@ -44,8 +44,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
     ``healing`` percentiles are over all moves that healed, in milliseconds. ``handovers`` are the sessions that went to
     another server, with the notifications and bytes that went with them; of the gaps, those of devices that were
-    connected. ``uncompared`` are the filters that were
-    not compared with all others of their subject in the search for coverings.
+    connected. ``group_moves`` are the channel groups that another server leads now, with the times for which publishes
+    waited. ``uncompared`` are the filters that were not compared with all others of their subject in the search for
+    coverings.
     """
 
     events: int = 0
@@ -75,6 +76,10 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     handover_gap_max_ms: float | None = None
     handover_notifications: int = 0
     handover_bytes: int = 0
+    group_moves: int = 0
+    group_pause_p50_ms: float | None = None
+    group_pause_p99_ms: float | None = None
+    group_pause_max_ms: float | None = None
     subscriptions: int = 0
     live: int = 0
     never_matched: int = 0
@@ -112,6 +117,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     moves: Ranking
     handovers: Ranking
     causes: Ranking
+    group_moves: Ranking
     subjects: Ranking
     never: Ranking
     coverings: Ranking
@@ -155,6 +161,7 @@ def analyse(gold: GoldTables) -> Analysis:
             moves=ranked(found["moves"], F.col("healing_us").desc_nulls_first(), "user", "device", "moved_us"),
             handovers=ranked(handovers, F.col("gap_us").desc_nulls_last(), "begun_us", "user", "session"),
             causes=_causes(handovers),
+            group_moves=ranked(found["group_moves"], F.col("pause_us").desc_nulls_last(), "begun_us", "channel_group"),
             subjects=ranked(subjects, F.desc("events"), "subject"),
             never=ranked(counts.where(is_never), F.desc("events_seen"), "id"),
             coverings=ranked(pairs, F.desc("covered_subscriptions"), "subject", "covering", "covered"),
@@ -225,6 +232,9 @@ def _totals(
             F.max(healing).alias("healing_max_ms"),
         ),
         found["handovers"].where(_HAS_MOVED).agg(*_of_handovers("handover_")),
+        found["group_moves"]
+        .where(_HAS_MOVED)
+        .agg(F.count("*").alias("group_moves"), *_percentiles("pause_us", "group_pause")),
         found["coverings"].agg(F.count("*").alias("coverings")),
         found["uncompared_filters"].agg(F.count("*").alias("uncompared")),
     ]
@@ -237,13 +247,20 @@ _HAS_MOVED: Final = "outcome = 'moved'"
 
 def _of_handovers(prefix: str = "") -> list[Column]:
     """Return the figures of handovers, whose names but the first begin with ``prefix``."""
-    gap = F.col("gap_us") / 1_000
     return [
         F.count("*").alias("handovers"),
-        F.percentile(gap, 0.5).alias(f"{prefix}gap_p50_ms"),
-        F.percentile(gap, 0.99).alias(f"{prefix}gap_p99_ms"),
-        F.max(gap).alias(f"{prefix}gap_max_ms"),
+        *_percentiles("gap_us", f"{prefix}gap"),
         *(F.coalesce(F.sum(name), F.lit(0)).alias(f"{prefix}{name}") for name in ("notifications", "bytes")),
+    ]
+
+
+def _percentiles(column: str, name: str) -> list[Column]:
+    """Return the percentiles of a span, in milliseconds."""
+    span = F.col(column) / 1_000
+    return [
+        F.percentile(span, 0.5).alias(f"{name}_p50_ms"),
+        F.percentile(span, 0.99).alias(f"{name}_p99_ms"),
+        F.max(span).alias(f"{name}_max_ms"),
     ]
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 from wanderbus.pipeline.analytics.counts import blocked, device_counts, drops, session_counts, subject_counts
 from wanderbus.pipeline.analytics.coverings import compared, coverings, uncompared
 from wanderbus.pipeline.analytics.entries import entries, marks, owners
+from wanderbus.pipeline.analytics.group_moves import group_moves
 from wanderbus.pipeline.analytics.latencies import latencies
 from wanderbus.pipeline.analytics.queue_depths import queue_depths
 from wanderbus.pipeline.analytics.settled import absences, acknowledgements, handovers, matches, moves, settled
@@ -79,6 +80,8 @@ class LakeTables(NamedTuple):
     is_small: bool = False
     servers: tuple[str, ...] = ()
     """Names of the servers whose logs these are."""
+    writers: tuple[str, ...] = ()
+    """Name of the server of each log in the lake, by the number of the log."""
 
     def keep(self, rows: DataFrame) -> DataFrame:
         """Return rows that several tables need, so that they are computed once.
@@ -97,7 +100,7 @@ def lake_tables(
     Raises ``StorageError`` if there is no such lake or server.
     """
     lake = Path(lake)
-    names = [name for name in LakeTables._fields if name not in ("is_small", "servers")]
+    names = [name for name in LakeTables._fields if name not in ("is_small", "servers", "writers")]
     is_small = sum(LakeTable(lake, named(name)).size() for name in names) <= SMALL_BYTES
     if is_small:
         spark = _for_small(spark)
@@ -113,8 +116,9 @@ def lake_tables(
             {**open_end, "is_live": F.col("is_live") | F.coalesce(is_later, F.lit(False))}
         )
     within = {name: period.before_end(rows) for name, rows in found.items()}
-    servers = tuple(map(server_of, logs.identities)) if server is None else (server,)
-    return LakeTables(**within, subscriptions=versions, is_small=is_small, servers=tuple(dict.fromkeys(servers)))
+    writers = tuple(map(server_of, logs.identities))
+    servers = tuple(dict.fromkeys(writers)) if server is None else (server,)
+    return LakeTables(**within, subscriptions=versions, is_small=is_small, servers=servers, writers=writers)
 
 
 def _of_users(rows: DataFrame, logs: LakeLogs, server: str | None) -> DataFrame:
@@ -161,6 +165,7 @@ class GoldTables:
             "absences": period.overlapping(absences(rows)),
             "moves": period.within(moves(rows, taken), "moved_us"),
             "handovers": period.within(handovers(rows, tables.events), "begun_us"),
+            "group_moves": period.within(group_moves(tables.records, tables.writers), "begun_us"),
             "coverings": coverings(filters),
             "uncompared_filters": uncompared(filters),
         }

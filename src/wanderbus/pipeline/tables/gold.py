@@ -245,6 +245,44 @@ HANDOVERS: Final = TableSpecification(
     ),
 )
 
+GROUP_MOVES: Final = TableSpecification(
+    name="group_moves",
+    layer="gold",
+    meaning="Moves of channel groups from leader to leader, one row for each attempt, with its steps. Each time is by "
+    "the clock of the server whose step it is.",
+    columns=(
+        Column("channel_group", "bigint", "number of the group"),
+        Column("epoch", "bigint", "epoch in which the target leads"),
+        Column("source", "string", "server that led the group"),
+        Column("target", "string", "server that leads next"),
+        Column("is_forced", "boolean", "true if the source was gone"),
+        Column("outcome", "string", "`moved`, `stayed` or `under_way`"),
+        Column("begun_us", "bigint", "servers began to prepare, or its first step here", MICROSECONDS),
+        Column("paused_us", "bigint", "all were prepared, and publishes began to wait", MICROSECONDS, nullable=True),
+        Column("moved_us", "bigint", "the source gave the group up, or was replaced", MICROSECONDS, nullable=True),
+        Column("adopted_us", "bigint", "the target began to lead", MICROSECONDS, nullable=True),
+        Column("stayed_us", "bigint", "the move was given up", MICROSECONDS, nullable=True),
+        Column("pause_us", "bigint", "time from the begin of the pause until the target led", SPAN, nullable=True),
+        Column("waited", "bigint", "publishes that waited at the source when it gave the group up", nullable=True),
+        Column("publishers", "bigint", "publishers that the target knows from the source", nullable=True),
+    ),
+    partitioned_by=(),
+    checks=(
+        Check(
+            "outcome_known",
+            column("outcome").is_in("moved", "stayed", "under_way"),
+            "warn",
+            "a move has one outcome",
+        ),
+        Check(
+            "pause_before_fence",
+            column("paused_us").is_null() | column("moved_us").is_null() | (column("paused_us") <= column("moved_us")),
+            "warn",
+            "a leader pauses before it gives a group up",
+        ),
+    ),
+)
+
 SUBJECT_COUNTS: Final = TableSpecification(
     name="subject_counts",
     layer="gold",
@@ -347,5 +385,5 @@ UNCOMPARED_FILTERS: Final = TableSpecification(
 
 GOLD_TABLES: Final = (
     *(MATCHES, TAKINGS, SESSION_COUNTS, DROPS, LATENCIES, QUEUE_DEPTHS, ABSENCES, MOVES, HANDOVERS),
-    *(SUBJECT_COUNTS, DEVICE_COUNTS, SUBSCRIPTION_COUNTS, COVERINGS, UNCOMPARED_FILTERS),
+    *(GROUP_MOVES, SUBJECT_COUNTS, DEVICE_COUNTS, SUBSCRIPTION_COUNTS, COVERINGS, UNCOMPARED_FILTERS),
 )

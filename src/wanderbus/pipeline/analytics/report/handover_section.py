@@ -1,4 +1,4 @@
-"""Section of the report about sessions that went from server to server (SPEC T-08)."""
+"""Sections of the report about sessions and channel groups that went from server to server (SPEC T-08)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ ABOUT: Final = (
     "The gap of a handover is the time in which its devices got nothing: from the moment at which the former server "
     "gave the session up, or from the event if that came later, to the first acknowledgement at the next server. A "
     "session none of whose devices was connected has no gap. The clocks of two servers are compared."
+)
+ABOUT_GROUPS: Final = (
+    "Publishes to a channel group wait from the moment at which all servers are prepared until the next server leads. "
+    "If the leader is gone, no pause is recorded. A group stays where it is if a server cannot prepare in time. "
+    "The clocks of two servers are compared."
 )
 CAUSES: Final[Mapping[str, str]] = {
     "user": "its user",
@@ -52,13 +57,41 @@ def handovers(found: Analysis) -> str:
     of_each = (
         *(_USER, word("session", "session"), word("from", "source"), word("to", "target"), _CAUSE, _OUTCOME),
         *(*_STEPS, _GAP),
-        Heading("notifications", lambda row: "—" if row["notifications"] is None else number(row["notifications"])),
+        _if_known("notifications"),
         Heading("size", lambda row: _bytes(row["bytes"])),
     )
     return (
         f"{_plot(found)}<p class='quiet'>{ABOUT}</p>{words}{table(found.causes, of_cause, '')}"
         f"<h3>Longest gaps</h3>{table(found.handovers, of_each, '')}"
     )
+
+
+def group_moves(found: Analysis) -> str:
+    """Return the moves of channel groups: how long publishes waited, and the steps of each."""
+    totals = found.totals
+    if not found.group_moves.rows:
+        return "<p>No channel group was moved to another leader.</p>"
+    words = (
+        f"<p>{number(totals.group_moves)} channel groups got another leader. Publishes waited: half within "
+        f"{duration(totals.group_pause_p50_ms)}, 99 % within {duration(totals.group_pause_p99_ms)}, the longest "
+        f"{duration(totals.group_pause_max_ms)}.</p>"
+    )
+    of_each = (
+        *(count("group", "channel_group"), word("from", "source"), word("to", "target"), count("epoch", "epoch")),
+        Heading("kind", lambda row: "forced" if row["is_forced"] else "planned", is_word=True),
+        _OUTCOME,
+        Heading("until prepared", lambda row: _between(row, "begun_us", "paused_us")),
+        Heading("until given up", lambda row: _between(row, "paused_us", "moved_us")),
+        Heading("until led", lambda row: _between(row, "moved_us", "adopted_us")),
+        Heading("pause", lambda row: duration(_ms(row["pause_us"]))),
+        *map(_if_known, ("waited", "publishers")),
+    )
+    return f"<p class='quiet'>{ABOUT_GROUPS}</p>{words}{table(found.group_moves, of_each, '')}"
+
+
+def _if_known(name: str) -> Heading:
+    """Return a column of counts that no log may have."""
+    return Heading(name, lambda row: "—" if row[name] is None else number(row[name]))
 
 
 def _plot(found: Analysis) -> str:

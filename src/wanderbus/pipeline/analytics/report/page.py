@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from wanderbus.pipeline.analytics.analysis import Analysis, Totals
 from wanderbus.pipeline.analytics.report import sections
-from wanderbus.pipeline.analytics.report.handover_section import handovers
+from wanderbus.pipeline.analytics.report.handover_section import group_moves, handovers
 from wanderbus.pipeline.analytics.report.style import STYLE
 from wanderbus.pipeline.analytics.report.tables import duration, number, text
 
@@ -29,6 +29,7 @@ _SECTIONS: Final[dict[str, tuple[str, Callable[[Analysis], str]]]] = {
     "slow": ("Slow consumers", sections.slow),
     "healing": ("Healing after moves", sections.healing),
     "handovers": ("Handovers between servers", handovers),
+    "groups": ("Moves of channel groups", group_moves),
     "away": ("Times away", sections.away),
     "devices": ("Devices", sections.devices),
     "subjects": ("Hot subjects", sections.hot),
