@@ -395,15 +395,6 @@ def test_l04_a_notification_that_is_too_old_is_dropped_wherever_it_waited() -> N
     move.check()
 
 
-def test_l02_a_pattern_begins_once_all_of_the_queue_is_here() -> None:
-    move = LongMove()
-    phone = move.target.attach(ALICE, "phone", epoch=2)
-    text = "pattern pairs match A: Trade then B: Trade within 10 seconds emit pairs with N = A.N"
-    answer = move.target.subscribe(phone, text, subject="", language="pattern")
-    assert isinstance(answer, RequestRefused)
-    assert "on its way here from south" in answer.reason
-
-
 def test_l02_an_operator_sees_that_the_rest_is_on_its_way_and_purges_later() -> None:
     move = LongMove()
     office = move.target.attach(ALICE, "office", session=OPERATIONS, reads=False)

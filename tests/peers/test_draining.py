@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.desk import ALICE
 from tests.peers.handover_town import NAMES, Town
-from wanderbus.peers.handover import draining
+from wanderbus.peers.handover import arriving_sessions, draining
 from wanderbus.peers.handover.draining import LOOK_S, RETRY_S
 from wanderbus.peers.handover.leaving_sessions import RETURN_S_MAX
 from wanderbus.peers.handover.placement import server_for
@@ -105,17 +105,41 @@ def test_l06_a_draining_server_takes_no_session_and_is_left_alone_for_a_while() 
 
 def test_l06_a_session_that_cannot_move_is_tried_again_and_delays_no_other() -> None:
     town = crowded()
+    for name in NAMES:  # the others refuse a session that they have
+        town[name].subscribed(town[name].attach("sip:pat@example.org", "phone"), "N > 0")
+    set_draining(town, "south")
+    town.run()
+    assert "south" in owners(town, "sip:pat@example.org")
+    assert all(owners(town, user) != ["south"] for user in USERS)
+    before = len(town["south"].ended)
+    later(town, RETRY_S + LOOK_S)
+    assert len(town["south"].ended) == before + 1
+    assert "the session is here" in town["south"].ended[-1].reason
+
+
+def test_l06_a_session_with_a_pattern_moves_too() -> None:
+    town = Town()
+    south = town["south"]
+    link = south.attach("sip:pat@example.org", "phone")
+    south.subscribed(link, "pattern p match A: a then B: b within 1 hour emit c", subject="c", language=PATTERN)
+    set_draining(town, "south")
+    town.run()
+    (owner,) = owners(town, "sip:pat@example.org")
+    assert owner != "south"
+    assert len(town[owner].broker.state.patterns) == 1
+
+
+def test_l06_a_server_of_an_earlier_version_gets_no_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arriving_sessions, "VERSION", 1)
+    town = Town()
     south = town["south"]
     link = south.attach("sip:pat@example.org", "phone")
     south.subscribed(link, "pattern p match A: a then B: b within 1 hour emit c", subject="c", language=PATTERN)
     set_draining(town, "south")
     town.run()
     assert owners(town, "sip:pat@example.org") == ["south"]
-    assert all(owners(town, user) != ["south"] for user in USERS)
-    before = len(town["south"].ended)
-    later(town, RETRY_S + LOOK_S)
-    assert len(town["south"].ended) == before + 1
-    assert "is a pattern" in town["south"].ended[-1].reason
+    reasons = {each.user: each.reason for each in town["south"].ended}
+    assert "has an earlier version, which takes no pattern" in reasons["sip:pat@example.org"]
 
 
 def used() -> tuple[Town, list[str]]:

@@ -399,7 +399,7 @@ class Broker:
         self._journal.write(started, urgent=True)
         self._peers.start()
         self._groups.start()
-        self._subscriptions.end_patterns_without_events()
+        self._subscriptions.end_patterns_without_events(list(state.subscriptions))
         self._subscriptions.end_left_behind()
         if (channels := self._settled.channels) is not None:
             self._devices.presence.forget_servers(server_user(each, self.config.domain) for each in channels.left)

@@ -249,6 +249,11 @@ class Explanation:
 
     def _on_replayed(self, record: records.Replayed) -> None:
         """Note that the subscription has read the event from the log."""
+        for stepped in record.stepped:
+            if stepped.id == self._event and self._identity in dict(stepped.steps) and self._published is not None:
+                delivery = records.Delivery(steps=stepped.steps)
+                self._published = msgspec.structs.replace(self._published, delivery=delivery)
+                self._submitted_us = self._submitted_us or record.at_us
         for notified, each in zip(record.notified, record.events, strict=True):
             if each.id == self._event and self._identity in notified.subscriptions:
                 self._number, self._left_us, self._dropped = notified.number, None, None

@@ -318,10 +318,11 @@ class OffsetFound(Input, frozen=True):
 
 
 class PastReader(msgspec.Struct, frozen=True):
-    """A further subscription that reads a piece of a log, with its ``subjects`` as in :class:`HistoryWanted`."""
+    """A further subscription that reads a piece of a log, as in :class:`HistoryWanted`."""
 
     subscription: Subscription
-    subjects: tuple[str, ...]
+    subjects: tuple[str, ...] = ()
+    steps: tuple[tuple[str, ...], ...] = ()
 
 
 class HistoryWanted(Output, frozen=True):
@@ -329,8 +330,8 @@ class HistoryWanted(Output, frozen=True):
 
     The log is that of ``server`` in ``incarnation``; all records below ``end`` are durable. The piece may end earlier,
     as soon as it has ``events_max`` events or ``bytes_max`` bytes of them. :class:`HistoryRead` answers it.
-    ``subjects`` are the subject of the subscription and those below it; the subject alone if there are none. An event
-    that ``others`` match is read for them, too.
+    ``subjects`` are the subject of the subscription and those below it; the subject alone if there are none. For a
+    pattern, ``steps`` has the same of each step. An event that ``others`` match is read for them, too.
     """
 
     piece: int
@@ -344,18 +345,25 @@ class HistoryWanted(Output, frozen=True):
     filter_work_max: int
     subjects: tuple[str, ...] = ()
     others: tuple[PastReader, ...] = ()
+    steps: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def readers(self) -> list[PastReader]:
+        """Return all subscriptions that read the piece."""
+        return [PastReader(self.subscription, self.subjects, self.steps), *self.others]
 
     @property
     def identities(self) -> list[str]:
         """Return the ids of all subscriptions that read the piece."""
-        return [self.subscription.id, *(each.subscription.id for each in self.others)]
+        return [each.subscription.id for each in self.readers]
 
 
 class PastEvent(msgspec.Struct, frozen=True, gc=False):
     """An event of the log, as its acceptance stored it; ``undecided`` names the bound if its filter is too costly.
 
     ``user`` is its publisher, "" if another server accepted it. If several subscriptions read the log together, these
-    are the ``subscriptions`` that it matches, and ``unsure`` those of them whose filter is too costly.
+    are the ``subscriptions`` that it matches, and ``unsure`` those of them whose filter is too costly. ``steps`` has a
+    bit for every step that it matches, by subscription to a pattern.
     """
 
     offset: int
@@ -368,6 +376,7 @@ class PastEvent(msgspec.Struct, frozen=True, gc=False):
     is_decentralised: bool = False
     subscriptions: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
+    steps: tuple[tuple[str, int], ...] = ()
 
 
 class HistoryRead(Input, frozen=True):

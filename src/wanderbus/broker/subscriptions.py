@@ -22,7 +22,6 @@ from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.patterns.pattern_admission import (
     check_engine,
     check_pattern,
-    check_queue_is_here,
     check_room,
     has_its_events,
 )
@@ -266,13 +265,12 @@ class Subscriptions:
             if subscription.device in (None, device):
                 self.end(subscription, "discarded", "" if keep_queue else device)
 
-    def end_patterns_without_events(self) -> None:
-        """End the patterns that lack events because these go to the matching engine since the present start.
+    def end_patterns_without_events(self, identities: Sequence[str]) -> None:
+        """End the patterns among these that lack events because these go to the matching engine of this server.
 
         Their devices subscribe again when they are back, and are refused with the reason.
         """
-        subscriptions = [row.subscription for row in self._state.subscriptions.values()]
-        for subscription in subscriptions:
+        for subscription in [self._state.subscriptions[each].subscription for each in identities]:
             if not has_its_events(subscription, self._engine):
                 self.end(subscription, "matched_by_engine")
 
@@ -358,7 +356,6 @@ class Subscriptions:
         assert link.session is not None
         if request.language == PATTERN:
             subject = check_pattern(link.user, request, self._permissions, self._engine)
-            check_queue_is_here(self._state.sessions.get(session_key(link.user, link.session)))
         else:
             subject = request.subject
             admission.check_subject(subject, is_server=link.is_server)
@@ -485,7 +482,6 @@ class Subscriptions:
         """Let an ended subscription live again, with another expiry; if it is not kept, this device holds it."""
         if ended.language == PATTERN:
             check_engine(ended.expression, self._engine)
-            check_queue_is_here(self._state.sessions[session_key(ended.owner, ended.session)])
         entries = entries_of(ended)
         self._check_quota([(ended, entries)])  # it may make the broker forget the ended ones
         if (row := self._state.tombstones.get(ended.id)) is None:

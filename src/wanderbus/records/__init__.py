@@ -385,6 +385,16 @@ class ReplayedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     subscriptions: tuple[str, ...] = ()
 
 
+class SteppedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An event of the log that patterns take part of, as one that comes live: ``steps`` are those of a delivery."""
+
+    offset: int
+    id: EventId
+    at_us: int
+    event: msgspec.Raw
+    steps: tuple[tuple[str, int], ...]
+
+
 class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     """A subscription has caught up with the log below offset ``next``; it is live if there is none (SPEC T-05).
 
@@ -395,7 +405,8 @@ class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     is live, it has all events of the matching engine below offset ``live_from``. ``log`` are the server and
     the incarnation of a log of another server that it reads; once live, it has all events of that log below
     ``read_below``, so their arrivals are no notifications; ``read_epoch`` is the epoch of that log at this moment.
-    ``dropped`` is what the notifications displaced.
+    ``dropped`` is what the notifications displaced. ``stepped`` are the events for the patterns among the
+    subscriptions, in order.
     """
 
     user: str
@@ -411,6 +422,7 @@ class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     read_epoch: int = 0
     dropped: tuple[Drop, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
+    stepped: tuple[SteppedEvent, ...] = ()
 
     @property
     def notified(self) -> list[Notified]:

@@ -13,6 +13,7 @@ from wanderbus.simulation.domains.group_scenario import GroupScenario
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
 from wanderbus.simulation.domains.restore_scenario import RestoreScenario
+from wanderbus.simulation.handover.pattern_scenario import PatternHandoverScenario
 from wanderbus.simulation.handover.scenario import HandoverScenario
 from wanderbus.simulation.matrix.scenario import MatrixScenario
 from wanderbus.simulation.nat.scenario import NATScenario
@@ -48,6 +49,7 @@ class Layer(StrEnum):
     RESTORE = "restore"
     MOVED = "moved"
     HANDOVER = "handover"
+    PATTERN_HANDOVER = "pattern-handover"
     MATRIX = "matrix"
     GROUPS = "groups"
     GROWN = "grown"
@@ -71,6 +73,7 @@ SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
     Layer.RESTORE: RestoreScenario,
     Layer.MOVED: MovedScenario,
     Layer.HANDOVER: HandoverScenario,
+    Layer.PATTERN_HANDOVER: PatternHandoverScenario,
     Layer.MATRIX: MatrixScenario,
     Layer.GROUPS: GroupScenario,
     Layer.GROWN: GrownScenario,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from wanderbus import records
 from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
 from wanderbus.broker.state.rows import SubscriptionRow
 
@@ -45,7 +46,10 @@ class AskedPiece(msgspec.Struct):
 
 
 class TakenEvents(msgspec.Struct):
-    """Events of a piece that become notifications; ``is_history`` says for each whether it came from the log."""
+    """Events of a piece that become notifications, and those that patterns take part of.
+
+    ``is_history`` says for each of the former whether it came from the log.
+    """
 
     last_us: dict[str, int | None]
     """Time of the last notification of each subscription."""
@@ -55,7 +59,13 @@ class TakenEvents(msgspec.Struct):
     subscriptions: list[tuple[str, ...]] = []
     """Those that get each event."""
     is_history: list[bool] = []
+    stepped: list[records.SteppedEvent] = []
     bytes: int = 0
+
+    @property
+    def count(self) -> int:
+        """Return how many events were taken, those for both counted twice."""
+        return len(self.events) + len(self.stepped)
 
     def add(
         self, event: PastEvent, matching: Iterable[SubscriptionRow], allowed: Sequence[str], *, is_history: bool
@@ -71,7 +81,14 @@ class TakenEvents(msgspec.Struct):
             self.bytes += len(event.event)
             self.last_us.update(dict.fromkeys(allowed, event.at_us))
 
+    def add_steps(self, event: PastEvent, steps: dict[str, int]) -> None:
+        """Add an event for patterns, with the ``steps`` of each that it matches."""
+        if steps:
+            raw = msgspec.Raw(event.event)
+            self.stepped.append(records.SteppedEvent(event.offset, event.id, event.at_us, raw, tuple(steps.items())))
+            self.bytes += len(event.event)
+
     def copy(self) -> TakenEvents:
         """Return a copy to which events can be added."""
-        lists = list(self.events), list(self.subscriptions), list(self.is_history)
+        lists = list(self.events), list(self.subscriptions), list(self.is_history), list(self.stepped)
         return TakenEvents(dict(self.last_us), dict(self.restricted), *lists, self.bytes)

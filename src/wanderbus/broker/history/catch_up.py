@@ -3,7 +3,7 @@
 A subscription that is behind has a cursor in the log, which is part of the durable state. Matches of new events are
 not queued for it: the log has them. The log is that of the server that leads the channel. One piece is read at a time
 in each log, and users take turns. A piece is requested only when the queue has room, so that reading the past drops
-nothing.
+nothing. A pattern in a session that has moved here reads as well; the steps that an event matches are in the record.
 
 **The seam.** A piece that reaches the end of the log ends at the offset of the next record, H. From then on the matches
 of new events are held in memory until the piece is read. One record takes the events of the piece, the held ones and
@@ -32,12 +32,13 @@ from wanderbus.broker.history.leader_pieces import LeaderPieces
 from wanderbus.broker.history.room import QueueRoom
 from wanderbus.broker.history.turns import Turns
 from wanderbus.broker.interest.filter_accounts import Undecided
+from wanderbus.broker.interest.index_entries import subjects_of
 from wanderbus.broker.messages import HistoryFailed, HistoryRead, HistoryWanted, PastEvent, PastReader
 from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.state.replays import is_read, leader_span, notified_of
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.machine import SetTimer
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import PATTERN, Subscription
 
 PIECE_RECORDS_MAX: Final = 4_096
 """Records of one piece."""
@@ -88,6 +89,7 @@ class CatchUp:
         self._queue_limits = basics.queue_limits
         self._room = QueueRoom(basics.state, basics.queue_limits, basics.config)
         self._filter_work_max = basics.config.filter_work_max
+        self._pattern_events_max = basics.config.user_pattern_events_max
         self._kinds = basics.kinds
         self._matched_below = matched_below
         self._below = below
@@ -258,7 +260,7 @@ class CatchUp:
         wanted = self._wanted(session, row, end)
         is_here = (span.server, span.incarnation) == (self._state.server, self._state.incarnation)
         others = [each.subscription for each in together if each is not row]
-        beside = tuple([PastReader(each, self._below(each.subject)) for each in others])
+        beside = tuple([self._reader(each) for each in others])
         wanted = msgspec.structs.replace(wanted, others=beside)
         self._asked[_HERE] = AskedPiece(wanted, [] if is_last else None, is_sent=not is_here)
         if not is_here:
@@ -278,6 +280,7 @@ class CatchUp:
         span = row.history[0]
         events, size = self._left(session, row)
         is_alone = not self._links.is_contested(row.subscription.owner)
+        reader = self._reader(row.subscription)
         most = PIECE_EVENTS_MAX if is_alone else min(PIECE_EVENTS_BESIDE, PIECE_EVENTS_MAX)
         self._pieces += 1
         return HistoryWanted(
@@ -290,8 +293,14 @@ class CatchUp:
             min(most, events),
             min(PIECE_BYTES_MAX, size),
             self._filter_work_max,
-            self._below(row.subscription.subject),
+            reader.subjects,
+            steps=reader.steps,
         )
+
+    def _reader(self, subscription: Subscription) -> PastReader:
+        if subscription.language == PATTERN:
+            return PastReader(subscription, steps=tuple([self._below(each) for each in subjects_of(subscription)]))
+        return PastReader(subscription, self._below(subscription.subject))
 
     def _use(self, rows: Sequence[SubscriptionRow], asked: AskedPiece, given: HistoryRead) -> None:
         session = self._session(rows[0])
@@ -325,11 +334,17 @@ class CatchUp:
         is_empty = self._room.is_empty(session, row)
         for event in events:
             matching = [each for each in rows if _gets(each, event)]
-            allowed = [each.subscription.id for each in matching if self._is_allowed(each, event, taken)]
-            fits = len(taken.events) < most and taken.bytes + len(event.event) <= size
-            if allowed and not fits and (taken.events or not is_empty):
+            steps = _steps_of(matching, event)
+            if steps and self._state.patterns.kept_of(session.user) + len(taken.stepped) >= self._pattern_events_max:
+                unsure = (*event.unsure, *steps)
+                event, steps = msgspec.structs.replace(event, undecided="user_pattern_events_max", unsure=unsure), {}
+            notified = [each for each in matching if each.subscription.id not in steps]
+            allowed = [each.subscription.id for each in notified if self._is_allowed(each, event, taken)]
+            fits = taken.count < most and taken.bytes + len(event.event) <= size
+            if (allowed or steps) and not fits and (taken.count or not is_empty):
                 return event.offset
-            taken.add(event, matching, allowed, is_history=is_history)
+            taken.add(event, notified, allowed, is_history=is_history)
+            taken.add_steps(event, steps)
         return None
 
     def _is_allowed(self, row: SubscriptionRow, event: PastEvent, taken: TakenEvents) -> bool:
@@ -355,7 +370,7 @@ class CatchUp:
         Without a ``cursor`` the subscriptions are live, and ``last`` is the end of their history.
         """
         row, first = rows[0], session.next
-        is_empty = not taken.events and not any(taken.restricted.values())
+        is_empty = not taken.count and not any(taken.restricted.values())
         if cursor is not None and is_empty and self._is_early(row, cursor):
             for each in rows:
                 self._postpone(session, each, cursor)
@@ -387,6 +402,7 @@ class CatchUp:
             read_below=read_below,
             read_epoch=read_epoch,
             others=tuple(others),
+            stepped=tuple(taken.stepped),
         )
         added = []
         for number, (event, several) in enumerate(zip(taken.events, taken.subscriptions, strict=True), first):
@@ -397,7 +413,7 @@ class CatchUp:
         if events:
             self._links.notify(session, by_identity)
         if row.history:
-            self._pace(rows, len(events))
+            self._pace(rows, taken.count)
 
     def _is_early(self, row: SubscriptionRow, cursor: int) -> bool:
         """Return whether a cursor does not have to be written yet."""
@@ -445,6 +461,12 @@ class CatchUp:
 
 def _session_of(subscription: Subscription) -> str:
     return session_key(subscription.owner, subscription.session)
+
+
+def _steps_of(rows: Sequence[SubscriptionRow], event: PastEvent) -> dict[str, int]:
+    """Return the steps that an event matches, of each of these subscriptions that is one to a pattern."""
+    steps = dict(event.steps)
+    return {row.subscription.id: steps[row.subscription.id] for row in rows if row.subscription.id in steps}
 
 
 def _gets(row: SubscriptionRow, event: PastEvent) -> bool:

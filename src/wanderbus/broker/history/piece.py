@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from wanderbus import filters
-from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
-from wanderbus.filters.work import Sizes, work_of
+from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
+from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent, PastReader
+from wanderbus.filters.work import Sizes
 from wanderbus.records import AnyRecord, Arrived, Detected, Matched, Published, Replayed, decode_record
 from wanderbus.segments import Frame
-from wanderbus.subscription import EVERY_SUBJECT, Since, Subscription
+from wanderbus.subscription import EVERY_SUBJECT, Since
 
 PIECE_WORK_MAX: Final = 2_000_000
 """Units of work of the filters in one piece, about 10 ns each; then others have their turn."""
@@ -32,8 +32,7 @@ def read_piece(wanted: HistoryWanted, frames: Iterable[Frame]) -> HistoryRead:
     :raises FilterError: the stored expression can no longer be parsed
     :raises msgspec.DecodeError: a record was written by another version
     """
-    tests = [_Test(wanted, wanted.subscription, wanted.subjects)]
-    tests += [_Test(wanted, each.subscription, each.subjects) for each in wanted.others]
+    tests = [_Test(reader, wanted.filter_work_max) for reader in wanted.readers]
     found: list[PastEvent] = []
     size, end = 0, wanted.first
     for frame in frames:
@@ -59,25 +58,37 @@ def _matched(tests: Sequence[_Test], frame: Frame) -> PastEvent | None:
         return None
     unsure = tuple(identity for identity, event in found.items() if event.undecided)
     event = found[unsure[0]] if unsure else next(iter(found.values()))
-    return msgspec.structs.replace(event, subscriptions=tuple(found), unsure=unsure)
+    steps = tuple(step for each in found.values() for step in each.steps)
+    return msgspec.structs.replace(event, subscriptions=tuple(found), unsure=unsure, steps=steps)
+
+
+class _Entry:
+    """A filter of a subscription, or of a step of a pattern, with the subject and those below it."""
+
+    def __init__(self, entry: IndexEntry, below: Sequence[str]) -> None:
+        self.subjects = frozenset(below or (entry.subject,))
+        self.filter, self.work, self.step = entry.interest.filter, entry.interest.work, entry.step
+
+    def concerns(self, subject: str) -> bool:
+        """Return whether events of ``subject`` can match."""
+        return subject in self.subjects or EVERY_SUBJECT in self.subjects
 
 
 class _Test:
     """The test of one subscription, which counts the ``units`` of its work."""
 
-    def __init__(self, wanted: HistoryWanted, subscription: Subscription, subjects: Sequence[str]) -> None:
+    def __init__(self, reader: PastReader, work_max: int) -> None:
+        subscription = reader.subscription
         self.identity = subscription.id
         self.units = 0
-        self._subjects = frozenset(subjects or (subscription.subject,))
-        self._has_every_subject = EVERY_SUBJECT in self._subjects
+        self._work_max = work_max
+        subjects = reader.steps or (reader.subjects,)
+        self._entries = [_Entry(*each) for each in zip(entries_of(subscription), subjects, strict=True)]
         # Most records of other subjects are recognised without decoding them.
-        is_searched = not self._has_every_subject and len(self._subjects) <= _TEXTS_MAX
-        self._texts = [each.encode() for each in self._subjects] if is_searched else [b""]
-        since = subscription.since or Since()
-        self._since_us = since.at_us
-        self._filter = filters.parse(subscription.expression, subscription.language)
-        self._work = work_of(self._filter.root)
-        self._work_max = wanted.filter_work_max
+        wanted = {subject for entry in self._entries for subject in entry.subjects}
+        is_searched = EVERY_SUBJECT not in wanted and len(wanted) <= _TEXTS_MAX
+        self._texts = [each.encode() for each in wanted] if is_searched else [b""]
+        self._since_us = (subscription.since or Since()).at_us
 
     def matched(self, frame: Frame) -> PastEvent | None:
         """Return the event of a record if the subscription matches it, None for any other record."""
@@ -89,21 +100,25 @@ class _Test:
             return None
         record = decode_record(payload)
         assert isinstance(record, Published | Arrived)
-        event = record.event
-        if not self._has_every_subject and event.subject not in self._subjects:
-            return None
-        units = self._work.units(Sizes(event.attributes))
-        undecided = ""
-        if units > self._work_max:
-            undecided = "filter_work_max"
-        else:
+        event, leaves, is_matched = record.event, 0, False
+        for entry in self._entries:
+            if not entry.concerns(event.subject):
+                continue
+            units = entry.work.units(Sizes(event.attributes))
+            if units > self._work_max:
+                return past_event(frame.offset, record, "filter_work_max")
             self.units += units
-            if not self._filter.matches(event):
-                return None
-        return past_event(frame.offset, record, undecided)
+            if entry.filter.matches(event):
+                is_matched = True
+                leaves |= 0 if entry.step is None else 1 << entry.step
+        if not is_matched:
+            return None
+        return past_event(frame.offset, record, steps=((self.identity, leaves),) if leaves else ())
 
 
-def past_event(offset: int, record: Published | Arrived, undecided: str = "") -> PastEvent:
+def past_event(
+    offset: int, record: Published | Arrived, undecided: str = "", steps: tuple[tuple[str, int], ...] = ()
+) -> PastEvent:
     """Return the event of the record at ``offset``; ``undecided`` names the bound if a filter is too costly."""
     if isinstance(record, Published):
         accepted, user = record.acceptance, record.acceptance.user
@@ -111,7 +126,7 @@ def past_event(offset: int, record: Published | Arrived, undecided: str = "") ->
     else:
         source = record.arrival.id, record.at_us, record.received_us, bytes(record.arrival.event)
         user = ""
-    return PastEvent(offset, *source, undecided, user, is_decentralised=bool(record.causal))
+    return PastEvent(offset, *source, undecided, user, is_decentralised=bool(record.causal), steps=steps)
 
 
 def has_event(payload: bytes) -> bool:

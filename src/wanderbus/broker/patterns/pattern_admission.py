@@ -7,7 +7,6 @@ from wanderbus.broker import admission
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.state.pattern_states import PatternStates, compiled
-from wanderbus.broker.state.rows import SessionRow
 from wanderbus.errors import LimitExceeded, PatternError, Refused
 from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Subscription
 
@@ -46,15 +45,6 @@ def check_engine(text: str, engine: EngineEvents) -> None:
                 f"Spark matches the events of the subject {wanted!r} (broker.spark_subjects), so a pattern inside the "
                 "broker does not see them; use 'wanderbus pattern follow'"
             )
-
-
-def check_queue_is_here(session: SessionRow | None) -> None:
-    """Raise :class:`Refused` if the queue of a session is not here yet: a pattern would detect something before it."""
-    if session is not None and session.source:
-        raise Refused(
-            f"the rest of the queue of the session {session.name!r} is on its way here from {session.source}, "
-            "so no pattern can begin in it; try again later"
-        )
 
 
 def has_its_events(subscription: Subscription, engine: EngineEvents) -> bool:

@@ -72,17 +72,12 @@ class Delivery:
         undecided = matcher.work.take_undecided(event)
         steps: list[tuple[str, int]] = []
         if of_patterns := matcher.steps_of(found):
-            found = self._patterns_apart(found, of_patterns, steps, undecided, expired)
+            found = self._patterns_apart(found, of_patterns, steps, undecided, expired, behind, arrived)
         rows = list(map(self._state.subscriptions.__getitem__, found))
         if excluded:
             rows = [row for row in rows if row.subscription.owner not in excluded]
         if arrived is not None:
-            identity, decentralised = arrived.id, arrived.is_decentralised
-            rows = [
-                row
-                for row in rows
-                if not row.read_below or not is_read(identity, row.read_below, decentralised=decentralised)
-            ]
+            rows = [row for row in rows if not _has(row, arrived)]
         matched, restricted = self._generated(rows, event, received_us, expired, behind, undecided)
         if matcher.is_kernel_due:
             self._subscriptions.ask_for_kernel()
@@ -136,7 +131,8 @@ class Delivery:
         offset = self._journal.write_delivery(record, bound, urgent=True)
         if delivered.behind:
             is_undecided = any(each in delivered.undecided for each in delivered.behind)
-            self._catch_up.hold(delivered.behind, past_event(offset, record), is_undecided=is_undecided)
+            event = past_event(offset, record, steps=record.delivery.steps)
+            self._catch_up.hold(delivered.behind, event, is_undecided=is_undecided)
         # Notify the subscribers before the publisher is answered: they wait for the event itself.
         for session, notification in delivered.notified:
             self._links.notify(session, notification.subscriptions)
@@ -148,22 +144,28 @@ class Delivery:
         steps: list[tuple[str, int]],
         undecided: dict[str, Undecided],
         expired: list[Subscription],
+        behind: list[str],
+        arrived: ArrivedAs | None,
     ) -> list[str]:
         """Return the subscriptions that ``event`` notifies itself, without the entries of patterns.
 
-        Add the patterns that it takes part in to ``steps``. One that cannot take it gets a gap: the event itself is
-        for its subscription then, undecided.
+        Add the patterns that it takes part in to ``steps``, and those that read the log to ``behind`` too. One that
+        cannot take it gets a gap: the event itself is for its subscription then, undecided.
         """
         state, entries = self._state, set[str]().union(*of_patterns.values())
         notified = [each for each in found if each not in entries]
         for identity, own in sorted(of_patterns.items()):
-            subscription = state.subscriptions[identity].subscription
+            row = state.subscriptions[identity]
+            if _has(row, arrived):
+                continue
+            subscription = row.subscription
             kept = state.patterns.kept_of(subscription.owner)
             bound = next((undecided[each] for each in own if each in undecided), None)
             if subscription.expires_us is not None and subscription.expires_us <= state.wall_us:
                 expired.append(subscription)
-            elif bound is None and kept < self._user_pattern_events_max:
+            elif bound is None and (row.history or kept < self._user_pattern_events_max):
                 steps.append((identity, self._matcher.leaves(own)))
+                behind += [identity] if row.history else []
             else:
                 undecided[identity] = bound or Undecided("user_pattern_events_max", kept)
                 notified.append(identity)
@@ -220,3 +222,10 @@ class Delivery:
             event=event,
             kinds=self._subscriptions.kinds,
         )
+
+
+def _has(row: SubscriptionRow, arrived: ArrivedAs | None) -> bool:
+    """Return whether a subscription has read an event of another server, or its session has it from a former owner."""
+    if arrived is None or not row.read_below:
+        return False
+    return is_read(arrived.id, row.read_below, decentralised=arrived.is_decentralised)

@@ -12,8 +12,10 @@ from functools import partial
 
 from wanderbus import records
 from wanderbus.broker.basics import Basics
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.interest.index_entries import entries_of
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
+from wanderbus.broker.patterns.pattern_admission import has_its_events
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
@@ -48,6 +50,7 @@ class AwaitedSessions:
         interest: InterestRequests,
         filters: PublisherFilters,
         turned_away: TurnedAway,
+        engine: EngineEvents,
         after_past: AfterPast,
     ) -> None:
         self._state = basics.state
@@ -59,6 +62,7 @@ class AwaitedSessions:
         self._interest = interest
         self._filters = filters
         self._turned_away = turned_away
+        self._engine = engine
         self._after_past = after_past
         self._routes: dict[str, list[str]] = {}
         """Names of what publishing agents have to know of each subscription, by its id."""
@@ -69,7 +73,8 @@ class AwaitedSessions:
     def wait_for(self, given: AwaitSession) -> None:
         """Get the events of a session that is about to move here."""
         key, state = session_key(given.user, given.session), self._state
-        if (reason := self._obstacle(key, given.owner_epoch)) is not None:
+        reason = self._obstacle(key, given.owner_epoch) or self._obstacle_to_patterns(given.subscriptions)
+        if reason is not None:
             self._journal.emit(SessionMoveRefused(given.user, given.session, reason))
             return
         before = state.awaited.get(key)
@@ -136,6 +141,7 @@ class AwaitedSessions:
         for each in awaited:
             if each.id not in state.subscriptions:
                 self._interest.remove(each.id)
+        self._subscriptions.end_patterns_without_events(session.subscriptions)
         self._presence.take_over(session)
         self._report_owned(exported)
 
@@ -195,6 +201,10 @@ class AwaitedSessions:
         if session is None or (session.owner_epoch < owner_epoch and (session.is_fenced or session.is_empty)):
             return None
         return f"the session is here, with the owner epoch {session.owner_epoch}"
+
+    def _obstacle_to_patterns(self, subscriptions: Sequence[Subscription]) -> str | None:
+        lacking = next((each.id for each in subscriptions if not has_its_events(each, self._engine)), None)
+        return lacking and f"{lacking} is a pattern, and the matching engine of {self._state.server} has its events"
 
     def _add(self, subscriptions: Sequence[Subscription]) -> None:
         """Tell the other servers, and publishing agents, what is wanted."""

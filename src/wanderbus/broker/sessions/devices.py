@@ -78,7 +78,7 @@ class Devices:
         self._turned_away = turned_away = TurnedAway(basics, self.presence, messages)
         self._handover = Handover(basics, subscriptions, turned_away, engine, matched)
         self._awaited = AwaitedSessions(
-            basics, self.presence, subscriptions, interest, filters, turned_away, after_past
+            basics, self.presence, subscriptions, interest, filters, turned_away, engine, after_past
         )
         self._attachments = Attachments(
             basics, self.presence, self.ends, self._handover, rollback, filters, subscriptions, advertisements, former

@@ -34,7 +34,6 @@ from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import EventId
 from wanderbus.records import Cut
-from wanderbus.subscription import PATTERN
 
 
 class _Leaving:
@@ -155,15 +154,11 @@ class Handover:
 
     def _obstacle(self, session: SessionRow, heads: Sequence[Head]) -> str:
         """Return why a session has to stay, "" if it may leave."""
-        rows = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
-        patterns = [row.id for row in rows if row.language == PATTERN]
         mixed = [each.end.origin for each in heads if each.is_mixed]
         if session.is_visit:
             return f"the requests of the session {session.name!r} are about this server"
         if mixed:
             return f"the matching engine of {mixed[0]} has some subjects only, so events of {mixed[0]} change places"
-        if patterns:
-            return f"{patterns[0]} is a pattern, whose events have to come here"
         return ""
 
     def _go_on(self, key: str) -> None:

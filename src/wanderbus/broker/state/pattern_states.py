@@ -20,10 +20,11 @@ from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.rows import PatternRow
 from wanderbus.broker.state.running_pattern import Advance, RunningPattern
 from wanderbus.errors import PatternError
-from wanderbus.event import EventId
+from wanderbus.event import Event, EventId
 from wanderbus.patterns import Counts, OtherPattern, compile_pattern
-from wanderbus.patterns.state import of_former_log
+from wanderbus.patterns.state import BEFORE_ALL_US, of_former_log
 from wanderbus.patterns.turns import Turn
+from wanderbus.protocol import decode_event
 from wanderbus.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -70,23 +71,55 @@ class PatternStates:
             self._changed[identity] = None
 
     def take(self, offset: int, identity: EventId, record: records.Published | records.Arrived) -> None:
-        """Let the event of the record at ``offset`` wait in the patterns whose steps it matches."""
-        event, at_us = record.event, record.at_us
+        """Let the event of the record at ``offset`` wait in the patterns whose steps it matches.
+
+        Those that read the log are passed over: they come to it there.
+        """
         for subscription, leaves in record.delivery.steps:
-            if (running := self._running.get(subscription)) is None:
-                continue
-            received_us = at_us
-            if running.goes_by_receipt:
-                # The clock of this server may be behind that of the one from which the subscription has come.
-                received_us = max(at_us, running.latest_us, running.state.watermark_us)
-            seen = running.pattern.seen(
-                leaves, event.attributes, offset, str(identity), received_us, event.published_us
-            )
-            if seen is None:
-                continue
-            running.take(seen, at_us)
-            # An event from the future would make all others late.
-            running.latest_us = max(running.latest_us, min(seen.time_us, received_us))
+            if (running := self._running.get(subscription)) is not None and running.read_us is None:
+                self._take(subscription, running, leaves, offset, identity, record.event, record.at_us)
+
+    def take_read(self, stepped: records.SteppedEvent) -> None:
+        """Let an event wait in the patterns that have read it in the log."""
+        event = decode_event(bytes(stepped.event))
+        for subscription, leaves in stepped.steps:
+            if (running := self._running.get(subscription)) is not None:
+                self._take(subscription, running, leaves, stepped.offset, stepped.id, event, stepped.at_us)
+
+    def _take(
+        self,
+        subscription: str,
+        running: RunningPattern,
+        leaves: int,
+        offset: int,
+        identity: EventId,
+        event: Event,
+        at_us: int,
+    ) -> None:
+        received_us = at_us
+        if running.goes_by_receipt:
+            # The clock of this server may be behind that of the one from which the subscription has come.
+            received_us = max(at_us, running.latest_us, running.state.watermark_us)
+        seen = running.pattern.seen(leaves, event.attributes, offset, str(identity), received_us, event.published_us)
+        if seen is None:
+            return
+        running.take(seen, at_us)
+        # An event from the future would make all others late.
+        running.latest_us = max(running.latest_us, min(seen.time_us, received_us))
+        if running.read_us is not None:
+            running.read_us = running.latest_us
+        self._put(subscription, running)
+
+    def read_log(self, subscription: str) -> None:
+        """Let a pattern take only what is read for it from the log; does nothing for a subscription without one."""
+        if (running := self._running.get(subscription)) is not None:
+            running.read_us = BEFORE_ALL_US
+            self._put(subscription, running)
+
+    def go_live(self, subscription: str) -> None:
+        """Let a pattern that has read the log take events as they come."""
+        if (running := self._running.get(subscription)) is not None:
+            running.read_us = None
             self._put(subscription, running)
 
     def advance(self, subscription: str, now_us: int, turn: Turn) -> Advance:
@@ -113,7 +146,7 @@ class PatternStates:
     def take_over(self, subscription: str, row: PatternRow) -> None:
         """Continue with the state that another server has exported."""
         try:
-            self._put(subscription, _loaded(msgspec.structs.replace(row, state=of_former_log(row.state))))
+            self._put(subscription, _loaded(msgspec.structs.replace(row, state=of_former_log(row.state), read_us=None)))
         except (PatternError, OtherPattern, msgspec.DecodeError):
             return  # a state of another version: the pattern detects nothing until it is subscribed again
 

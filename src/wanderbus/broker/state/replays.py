@@ -11,7 +11,6 @@ from wanderbus import records
 from wanderbus.broker.state.drops import drop_each
 from wanderbus.broker.state.rows import EventRow, LogSpan, SessionRow, SubscriptionRow, session_key
 from wanderbus.event import EventId
-from wanderbus.subscription import PATTERN
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -54,11 +53,12 @@ def is_read(event: EventId, cuts: Iterable[records.Cut], *, decentralised: bool)
 def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
     """Advance the cursors of subscriptions in the log, and add their notifications to the queue."""
     session = state.sessions[session_key(record.user, record.session)]
-    rows = {}
+    rows, live = {}, []
     for identity, restricted in ((record.subscription, record.restricted), *record.others):
         row = rows[identity] = state.subscriptions[identity]
         row.history = _advanced(row.history, record.next)
         if not row.history:
+            live.append(identity)
             row.live_from = record.live_from
             if record.log is not None:
                 end = read_below_of(record.log, record)
@@ -70,6 +70,10 @@ def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
         event = state.events.add_past(EventRow(each.id, each.at_us, bytes(each.event)))
         own = [rows[identity] for identity in notified.subscriptions]
         state.enqueue(notified_of(own, notified.number), event, record.at_us if each.is_history else 0)
+    for stepped in record.stepped:
+        state.patterns.take_read(stepped)
+    for identity in live:
+        state.patterns.go_live(identity)
     drop_each(state, record.dropped)
 
 
@@ -111,9 +115,10 @@ def read_behind(state: BrokerState, row: SubscriptionRow) -> None:
     with theirs.
     """
     session = state.sessions[session_key(row.subscription.owner, row.subscription.session)]
-    if not row.history and row.subscription.language != PATTERN and is_arriving(state, session):
+    if not row.history and is_arriving(state, session):
         row.history = (LogSpan(state.server, state.incarnation, state.offset, is_handover=True),)
         state.subscriptions.put(row.subscription.id, row)
+        state.patterns.read_log(row.subscription.id)
 
 
 def is_arriving(state: BrokerState, session: SessionRow) -> bool:

@@ -533,6 +533,8 @@ class PatternRow(msgspec.Struct, frozen=True):
     state: bytes
     since: tuple[msgspec.Raw, ...] = ()
     """Steps since ``state`` was written, in order, each a :class:`PatternStep`."""
+    read_us: int | None = None
+    """Time up to which its events were read from the log, by the pattern's time; None once it is live."""
 
 
 class EventRow(msgspec.Struct, gc=False, array_like=True):

@@ -32,6 +32,8 @@ class RunningPattern(msgspec.Struct):
     pattern: Pattern
     state: PatternState
     latest_us: int = BEFORE_ALL_US
+    read_us: int | None = None
+    """Time up to which its events were read from the log; None if it takes them as they come."""
     kept: int = 0
     stored: bytes = b""
     """A former state as it is stored; empty if the next row has the whole state."""
@@ -44,7 +46,7 @@ class RunningPattern(msgspec.Struct):
 
     def take(self, seen: Seen, at_us: int) -> None:
         """Let an event wait that was received at ``at_us``."""
-        self._do(PatternStep(seen, max(BEFORE_ALL_US, self.watermark_us(at_us))))
+        self._do(PatternStep(seen, max(BEFORE_ALL_US, self.pattern.watermark_us(self._latest_us(at_us)))))
 
     def repeat(self, record: records.Detected) -> None:
         """Match as far as a record says."""
@@ -70,11 +72,13 @@ class RunningPattern(msgspec.Struct):
         if not self.stored or (self.since_size > self._steps_size and self.kept <= size):
             self.stored = self.pattern.save(self.state)
             self._forget_steps()
-        return PatternRow(self.pattern.text, self.owner, self.latest_us, self.stored, tuple(self.since))
+        return PatternRow(self.pattern.text, self.owner, self.latest_us, self.stored, tuple(self.since), self.read_us)
 
     def whole_row(self) -> PatternRow:
         """Return the state as it is, without steps."""
-        return PatternRow(self.pattern.text, self.owner, self.latest_us, self.pattern.save(self.state))
+        return PatternRow(
+            self.pattern.text, self.owner, self.latest_us, self.pattern.save(self.state), read_us=self.read_us
+        )
 
     @property
     def _steps_size(self) -> int:
@@ -102,7 +106,7 @@ class RunningPattern(msgspec.Struct):
     @classmethod
     def of_row(cls, row: PatternRow, pattern: Pattern) -> RunningPattern:
         """Return the pattern of a row."""
-        found = cls(row.owner, pattern, pattern.load(row.state), row.latest_us, stored=row.state)
+        found = cls(row.owner, pattern, pattern.load(row.state), row.latest_us, row.read_us, stored=row.state)
         for step in row.since:
             found._do(_decode(step))
         return found
@@ -113,16 +117,23 @@ class RunningPattern(msgspec.Struct):
         return self.pattern.declaration.time_source == "receipt"
 
     def watermark_us(self, now_us: int) -> int:
-        """Return the time below which all events have come, by the broker's clock ``now_us``."""
-        return self.pattern.watermark_us(now_us if self.goes_by_receipt else self.latest_us)
+        """Return the time below which all events have come, by the broker's clock ``now_us``.
+
+        As long as it reads the log, that of what was read: time goes on, and what it has not read yet would be late.
+        """
+        latest_us = self._latest_us(now_us)
+        return self.pattern.watermark_us(latest_us if self.read_us is None else min(latest_us, self.read_us))
+
+    def _latest_us(self, now_us: int) -> int:
+        return now_us if self.goes_by_receipt else self.latest_us
 
     @property
     def due_us(self) -> int | None:
         """Return the time of the broker's clock from which on there is something to match, None if there is nothing."""
         due_us = self.state.due_us
-        if self.goes_by_receipt:
+        if self.goes_by_receipt and self.read_us is None:
             return None if due_us == NEVER_US else due_us + self.pattern.lateness_us + 1
-        return 0 if self.watermark_us(0) > due_us else None
+        return 0 if self.watermark_us(NEVER_US) > due_us else None
 
 
 class Advance(NamedTuple):

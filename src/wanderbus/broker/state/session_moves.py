@@ -142,6 +142,8 @@ def _import_session(state: BrokerState, record: records.SessionImported) -> None
         (state.tombstones if identity in ended else state.subscriptions).put(identity, row)
     for identity, pattern in exported.patterns.items():
         state.patterns.take_over(identity, pattern)
+        if state.subscriptions[identity].history:
+            state.patterns.read_log(identity)
     for device in exported.devices:
         if device.status == "CONNECTED":
             device.status, device.away_since_us = "DISCONNECTED", record.at_us

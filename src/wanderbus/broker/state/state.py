@@ -532,7 +532,7 @@ class BrokerState:
         self.patterns.end(identity)
         row.ended_us, row.reason = record.at_us, record.reason
         end_life(self, row, self.offset - 1)
-        if record.reason == HISTORY_FAILED:
+        if record.reason == HISTORY_FAILED or row.subscription.language == PATTERN:
             row.history = ()
         self.tombstones.put(identity, row)
         session = self.ensure_session(row.subscription.owner, row.subscription.session)

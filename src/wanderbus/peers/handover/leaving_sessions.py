@@ -312,14 +312,19 @@ class LeavingSessions:
             self._send(leaving.target, part)
 
     def _go_on(self, leaving: _Leaving, version: int) -> None:
-        """Ask for the heads, unless the queue is too long for the ``version`` that the target speaks."""
+        """Ask for the heads, unless the ``version`` that the target speaks has no move for such a session."""
         leaving.is_in_pieces = version >= VERSION
-        session = self._state.sessions[session_key(*leaving.move.key)]
-        if leaving.is_in_pieces or session.queued_bytes <= self._piece_bytes:
-            self._ask_heads(leaving)
+        session, patterns = self._state.sessions[session_key(*leaving.move.key)], self._state.patterns
+        missing = ""
+        if not leaving.is_in_pieces and session.queued_bytes > self._piece_bytes:
+            missing = f"queue of {session.queued_bytes} bytes"
+        elif not leaving.is_in_pieces and any(patterns.kept(each) is not None for each in session.subscriptions):
+            missing = "pattern"
+        if missing:
+            earlier = f"has an earlier version, which takes no {missing}; upgrade it first"
+            self._stay(leaving, f"{leaving.target} {earlier}")
         else:
-            takes = f"has an earlier version, which takes no queue of {session.queued_bytes} bytes; upgrade it first"
-            self._stay(leaving, f"{leaving.target} {takes}")
+            self._ask_heads(leaving)
 
     def _ask_heads(self, leaving: _Leaving) -> None:
         if not self._is_asked:

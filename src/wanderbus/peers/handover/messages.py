@@ -52,7 +52,8 @@ PART_BYTES_MAX: Final = 32 * 2**10
 """Largest part of an offer, an export or a piece of a queue in one message."""
 
 VERSION: Final = 2
-"""Version of these messages, which a target says; from 2 on, a long queue follows its session in pieces."""
+"""Version of these messages, which a target says; from 2 on, a long queue follows its session in pieces, and
+patterns move."""
 
 Content = Literal["offer", "export", "rest"]
 

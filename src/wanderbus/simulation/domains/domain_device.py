@@ -203,6 +203,8 @@ class DomainDevice(SimulatedDevice):
         is_past = isinstance(asked, protocol.Subscribe) and asked.since is not None
         if is_past and ("cannot be reached" in refusal.reason or refusal.limit == "disk_full"):
             self.world.after(1.0, lambda: self.ask(asked))
+        elif "Spark matches" in refusal.reason:
+            self._note(f"has no pattern: {refusal.reason}")
         elif refusal.limit != "disk_full" and not (is_past and "the log begins" in refusal.reason):
             self.problems.append(f"{self.user} is refused {asked}: {refusal.reason}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from wanderbus import filters
 from wanderbus.broker.state.exported_session import decode_export
@@ -23,7 +24,14 @@ from wanderbus.records import (
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.domains.server_truth import is_server
 from wanderbus.simulation.handover.device import HandoverDevice
-from wanderbus.subscription import EVERY_SUBJECT, Subscription
+from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Subscription
+
+
+class Followed(Protocol):
+    """A subscription and what it was notified of, by number."""
+
+    subscription: Subscription
+    notified: dict[int, EventId]
 
 
 class MovedSubscription:
@@ -56,7 +64,7 @@ class HandoverTruth:
         """Notification of each event in each session at each server."""
         records = {name: list(node.disk.records()) for name, node in nodes.items()}
         for each in (one for several in records.values() for one in several):
-            if isinstance(each, Subscribed) and not is_server(each.subscription.owner):
+            if isinstance(each, Subscribed) and self._is_followed(each.subscription):
                 self.subscriptions[each.subscription.id] = MovedSubscription(each.subscription)
         for name, several in records.items():
             for offset, record in enumerate(several):
@@ -70,6 +78,10 @@ class HandoverTruth:
         self.problems += self._check_owners()
         self.problems += self._check_answers()
         self.problems += self._check_epochs(records)
+
+    def _is_followed(self, wanted: Subscription) -> bool:
+        """Return whether a subscription is that of a user, to single events."""
+        return not is_server(wanted.owner) and wanted.language != PATTERN
 
     def _follow(self, name: str, offset: int, record: AnyRecord) -> None:
         match record:
@@ -199,7 +211,7 @@ class HandoverTruth:
             if accepted > moment and event not in got and followed.matches(content):
                 yield f"{identity} of {followed.subscription.owner} has missed {event}"
 
-    def _check_received(self, followed: MovedSubscription) -> Iterator[str]:
+    def _check_received(self, followed: Followed) -> Iterator[str]:
         """Check that the devices have received what was recorded, in order."""
         identity, received = followed.subscription.id, set[int]()
         for device in self._devices:

@@ -262,6 +262,9 @@ class HandoverScenario(DomainScenario):
             node.drain(on=False)
 
     def _check_promises(self) -> None:
-        self._handover_truth = HandoverTruth(self.nodes, self._handed)
+        self._handover_truth = self._make_handover_truth()
         self.problems += self._handover_truth.problems
         self._check_rest()
+
+    def _make_handover_truth(self) -> HandoverTruth:
+        return HandoverTruth(self.nodes, self._handed)
