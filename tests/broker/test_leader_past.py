@@ -102,7 +102,7 @@ def numbers(desk: PastDesk, link: int) -> list[object]:
 def test_its_place_is_looked_up_at_the_leader_and_it_is_read_once_it_counts(desk: PastDesk) -> None:
     alice = desk.attach(reads=False)
     desk.since(alice, Since(at_us=7))
-    assert desk.asked == [ListEvents(1, NORTHERN, since=Since(at_us=7))]
+    assert desk.asked == [ListEvents(1, NORTHERN, since=Since(at_us=7), epoch=1)]
     assert desk.changes() == []
     desk.answer(end=4)
     (record,) = desk.written(Subscribed)
@@ -110,7 +110,7 @@ def test_its_place_is_looked_up_at_the_leader_and_it_is_read_once_it_counts(desk
     assert (desk.asked, desk.received(alice, Done)) == ([], [])
     desk.count()
     assert len(desk.received(alice, Done)) == 1
-    assert desk.asked == [ListEvents(2, NORTHERN, 4, limit=256, expression="N >= 0")]
+    assert desk.asked == [ListEvents(2, NORTHERN, 4, limit=256, expression="N >= 0", epoch=1)]
 
 
 def test_history_arrivals_and_new_events_join_at_the_end_of_the_answer(desk: PastDesk) -> None:
@@ -317,9 +317,9 @@ def test_an_exported_session_keeps_the_cursor_in_the_log_of_the_leader(desk: Pas
     desk.begun(alice)
     exported = export_session(desk.broker.state, "sip:alice@example.org", "default", 2)
     (row,) = decode_export(encode_export(exported)).subscriptions
-    assert row.history == (LogSpan("north", INCARNATION, 4),)
+    assert row.history == (LogSpan("north", INCARNATION, 4, epoch=1),)
     continued(desk.broker.state, row)
-    assert row.history == (LogSpan("north", INCARNATION, 4),)
+    assert row.history == (LogSpan("north", INCARNATION, 4, epoch=1),)
 
 
 def test_a_position_of_an_event_that_was_read_at_the_leader_is_a_place_in_the_own_log(desk: PastDesk) -> None:

@@ -43,6 +43,7 @@ def test_j08_every_event_arrives_once_and_in_order_while_the_group_moves(fleet: 
     rows = [json.loads(line) for line in fleet.run("domain", "servers", "--json", *file)[1].splitlines()]
     assert (sum(row["groups"] for row in rows), {row["leaders_from"] for row in rows}) == (64, {"servers"})
     check_history(fleet, publishing.published, epoch)
+    check_past(fleet, publishing.published)
     for each in (publisher, reader):
         each.terminate()
         ended(each)
@@ -66,6 +67,17 @@ def check_history(fleet: Fleet, count: int, epoch: int) -> None:
     assert history("--last", str(count - ends + 2)) == rows[ends - 2 :]
     gone, *others = history("--from", "0")
     assert (gone["led_before"], others) == ("s3", rows[ends:])
+
+
+def check_past(fleet: Fleet, count: int) -> None:
+    """Check that subscriptions read the past at any server, from the first leader on and behind one of its events."""
+    status, out, _ = fleet.run("channel", "history", "News", "--json", *fleet.visiting("s3"))
+    third = json.loads(out.splitlines()[2])["id"]
+    for server, point, first in (("s1", "earliest", 0), ("s3", third, 3)):
+        wanted = ("--since", point, "--count", str(count - first), "--json", *fleet.at(server, "bob", "hunter2"))
+        status, out, err = fleet.run("sub", "News", f"n < {count}", *wanted)
+        assert status == 0, err
+        assert [json.loads(line)["attributes"]["n"] for line in out.splitlines()] == list(range(first, count))
 
 
 def test_a_group_that_cannot_move_stays_and_the_command_says_why(fleet: Fleet) -> None:

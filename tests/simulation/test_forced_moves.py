@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
 import pytest
 
 from tests.simulation.group_domain import NAMES, Domain, user
+from wanderbus.broker.history.seams import HISTORY_LOST, PATIENCE_S
 from wanderbus.broker.servers.arrivals import LEADER_REPLACED
 from wanderbus.records import ArrivalsLost, GroupMoved, GroupPrepared, Subscribed, Unsubscribed
 from wanderbus.subscription import Since
@@ -169,15 +171,23 @@ def test_j08_a_former_leader_leads_again_once_its_late_events_are_out_of_the_way
     assert scene.read("s1")[-4:] == [LEADER_REPLACED, "e154", "e155", "e156"]
 
 
-def test_t05_a_past_that_only_the_former_leader_has_ends(scene: Scene) -> None:
-    scene.nodes["s1"].storage.log_begins = 0
+@pytest.mark.parametrize("is_of_every_subject", [False, True])
+def test_t05_a_past_that_only_the_former_leader_has(scene: Scene, *, is_of_every_subject: bool) -> None:
+    """A subscription to every subject, without an epoch, ends; one to the channel goes on behind a gap."""
     reader = scene.phone("s3", user("reader"))
     scene.when("s3", Subscribed, lambda: scene.nodes["s1"].crash(lose_rows=False))
     reader.subscribe("A", "everything", Since())
     scene.wait()
+    for row in scene.nodes["s3"].broker.state.subscriptions.values() if is_of_every_subject else ():
+        row.history = tuple([msgspec.structs.replace(each, epoch=0) for each in row.history])
     assert scene.move("s2", at="s2", force=True) == []
+    scene.publish(scene.alice)
+    scene.wait(PATIENCE_S)
     ended = [each.reason for each in scene.nodes["s3"].disk.records() if isinstance(each, Unsubscribed)]
-    assert ended == ["history_failed"]
+    if is_of_every_subject:
+        assert ended == ["history_failed"]
+    else:
+        assert (ended, reader.uids()) == ([], [HISTORY_LOST, "e4", "e5", "e6"])
 
 
 def test_j08_a_leader_that_can_be_reached_is_not_replaced(scene: Scene) -> None:

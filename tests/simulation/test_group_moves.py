@@ -13,7 +13,6 @@ from wanderbus.broker.servers.server_users import server_user
 from wanderbus.records import GroupMoved, GroupPrepared, GroupStays, Published
 from wanderbus.simulation.domains.domain_node import DOMAIN
 from wanderbus.simulation.domains.group_scenario import OPERATOR
-from wanderbus.subscription import Since
 
 
 @pytest.fixture(params=[(), NAMES], ids=["index", "engines"])
@@ -252,17 +251,6 @@ def test_k03_a_former_leader_that_is_gone_is_left_out_and_the_row_names_it(domai
     assert "cannot be reached" in reason
     assert others == [(2, "e4"), (2, "e5"), (2, "e6")]
     assert (bob.rows, bob.reasons) == (bob.rows, [])
-
-
-def test_t05_a_past_in_several_logs_is_refused(domain: Domain) -> None:
-    bob = domain.phone("s3", user("bob"))
-    assert domain.move("s2") == []
-    bob.subscribe("A", "everything", Since())
-    domain.wait()
-    assert bob.reasons == [
-        "since: the leader of the channel of 'A' has changed, or is about to; its earlier events are in several logs; "
-        "subscribe live"
-    ]
 
 
 @pytest.mark.parametrize(("leaders", "expected"), [(NAMES, ("s2", 2)), (("s1", "s2"), ("s1", 1))])

@@ -12,8 +12,10 @@ from wanderbus.broker.groups.group_move import GroupMove
 from wanderbus.broker.groups.groups import Groups
 from wanderbus.broker.groups.known_leaders import KnownLeaders
 from wanderbus.broker.groups.replaced_leaders import ReplacedLeaders
+from wanderbus.broker.history.seams import Seams
 from wanderbus.broker.publish.publishing import Publishing
 from wanderbus.broker.servers.arrivals import Arrivals
+from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.simulation.domains import engines
@@ -41,6 +43,9 @@ def test_the_seeds_have_enough_happening_in_them(results: list[Result]) -> None:
         ("moves", 8),
         ("stays", 10),
         ("replaced", 3),
+        ("pasts", 40),
+        ("seams", 8),
+        ("listed", 2_000),
         ("events", 3_000),
         ("notifications", 3_000),
         ("crashes", 30),
@@ -101,6 +106,14 @@ def greet_behind_events(patch: Patch) -> None:
     patch.setattr(Groups, "greet", lambda self, link: None)
 
 
+def read_before_it_counts(patch: Patch) -> None:
+    patch.setattr(InterestRequests, "is_effective", lambda self, subscription: True)
+
+
+def read_the_own_log_to_its_end(patch: Patch) -> None:
+    patch.setattr(Seams, "end_here", lambda self, row: None)
+
+
 @pytest.mark.parametrize(
     ("break_product", "problem", "known"),
     [
@@ -116,6 +129,8 @@ def greet_behind_events(patch: Patch) -> None:
         (join_at_once, " has missed ", (104,)),
         (wait_for_no_engine, " after a later event of ", (55, 72)),
         (greet_behind_events, " know different leaders", (16, 44)),
+        (read_before_it_counts, " lacks ", (7, 3)),
+        (read_the_own_log_to_its_end, " lacks ", (7,)),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

@@ -29,6 +29,8 @@ from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.history.leader_pieces import LeaderPieces
 from wanderbus.broker.history.leader_questions import LeaderQuestions
+from wanderbus.broker.history.lookups import Lookups
+from wanderbus.broker.history.seams import Seams
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.phase_counts import PhaseCounts
@@ -157,11 +159,17 @@ class Broker:
         work = FilterWork(basics.config, lambda: state.wall_us, servers.users)
         matcher = Matcher(kernel, work, None if channels is None else channels.lineage)
         pieces = LeaderPieces(self._questions, self._on_input)
-        self._catch_up = CatchUp(basics, lambda: engine.matched_below, below, pieces, self._interest.is_effective)
+        leaderships = Leaderships(state, channels)
+        seams = Seams(basics, leaderships)
+        self._catch_up = CatchUp(
+            basics, lambda: engine.matched_below, below, pieces, self._interest.is_effective, seams
+        )
+        self._interest.on_effective = self._catch_up.became_effective
         self._detections = Detections(basics)
-        parts = self._detections, engine, self._interest, self._filters, pieces, self._extensions.policies
+        lookups = Lookups(basics, pieces, leaderships)
+        parts = self._detections, engine, self._interest, self._filters, lookups, self._extensions.policies
         self._subscriptions = Subscriptions(basics, matcher, self._catch_up, *parts)
-        self._channel_history = ChannelHistory(basics, below, self._questions, Leaderships(state, channels))
+        self._channel_history = ChannelHistory(basics, below, self._questions, leaderships)
 
     def _make_delivery(self, kernel: Kernel | None) -> None:
         """Make the parts that serve devices, publishers and other servers."""
@@ -307,7 +315,6 @@ class Broker:
             self._messages.pacing.pay(given)
             return
         self._interest.became_effective(given.names)
-        self._catch_up.became_effective()
         self._advertisements.became_effective(given.names)
 
     @property

@@ -308,13 +308,15 @@ class OffsetWanted(Output, frozen=True):
 class OffsetFound(Input, frozen=True):
     """Answer to :class:`OffsetWanted`; without an ``offset`` the ``reason`` is a line for the subscriber.
 
-    ``log`` are the server and the incarnation of a log that is not that of this server.
+    ``log`` are the server and the incarnation of a log that is not that of this server, whose number was accepted under
+    ``leader_epoch``.
     """
 
     lookup: int
     offset: int | None
     reason: str = ""
     log: tuple[str, int] | None = None
+    leader_epoch: int = 0
 
 
 class PastReader(msgspec.Struct, frozen=True):
@@ -331,7 +333,9 @@ class HistoryWanted(Output, frozen=True):
     The log is that of ``server`` in ``incarnation``; all records below ``end`` are durable. The piece may end earlier,
     as soon as it has ``events_max`` events or ``bytes_max`` bytes of them. :class:`HistoryRead` answers it.
     ``subjects`` are the subject of the subscription and those below it; the subject alone if there are none. For a
-    pattern, ``steps`` has the same of each step. An event that ``others`` match is read for them, too.
+    pattern, ``steps`` has the same of each step. An event that ``others`` match is read for them, too. If another
+    server has the log, it is what that has accepted as the leader under ``leader_epoch``; its incarnation may be
+    unknown, 0.
     """
 
     piece: int
@@ -346,6 +350,7 @@ class HistoryWanted(Output, frozen=True):
     subjects: tuple[str, ...] = ()
     others: tuple[PastReader, ...] = ()
     steps: tuple[tuple[str, ...], ...] = ()
+    leader_epoch: int = 0
 
     @property
     def readers(self) -> list[PastReader]:
@@ -383,8 +388,9 @@ class HistoryRead(Input, frozen=True):
     """Answer to :class:`HistoryWanted`: all matching ``events`` below offset ``end``, in order.
 
     ``failed`` is the reason for which the piece cannot be read, "" if it was read. With ``retry_s`` it can be requested
-    again after so many seconds; else it is lost. ``is_at_end`` tells of another server's log that all of it was read,
-    and ``epoch`` is the present one of that log.
+    again after so many seconds; else it is lost, below ``kept_from`` if that is known. ``is_at_end`` tells of another
+    server's log that all of it was read, and ``is_over`` that it led the channel no longer from there on. That log has
+    this ``incarnation``, and ``epoch`` is its present one.
     """
 
     piece: int
@@ -394,13 +400,20 @@ class HistoryRead(Input, frozen=True):
     retry_s: float = 0.0
     is_at_end: bool = False
     epoch: int = 0
+    kept_from: int = 0
+    is_over: bool = False
+    incarnation: int = 0
 
 
 class HistoryFailed(Output, frozen=True):
-    """The history of a subscription cannot be read for this ``reason``, so the subscription has ended."""
+    """The history of a subscription cannot be read for this ``reason``, so the subscription has ended.
+
+    If it ``goes_on``, it does so behind a gap, with what the channel's next leader has.
+    """
 
     subscription: str
     reason: str
+    goes_on: bool = False
 
 
 class EventsWanted(Output, frozen=True):

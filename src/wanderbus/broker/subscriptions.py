@@ -12,7 +12,6 @@ from wanderbus.broker import admission
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
-from wanderbus.broker.history.leader_pieces import LeaderPieces
 from wanderbus.broker.history.lookups import Lookups
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.interest.matcher import Matcher
@@ -60,7 +59,7 @@ class Subscriptions:
         engine: EngineEvents,
         interest: InterestRequests,
         publisher_filters: PublisherFilters,
-        leader_pieces: LeaderPieces,
+        lookups: Lookups,
         policies: QueuePolicies | None = None,
     ) -> None:
         self._state = basics.state
@@ -80,7 +79,7 @@ class Subscriptions:
         self._catch_up = catch_up
         self._detections = detections
         self._engine = engine
-        self._lookups = Lookups(basics.state, basics.journal, basics.config, leader_pieces)
+        self._lookups = lookups
         self._live = ExpiryIndex()
         self._ended = Tombstones(basics.state, basics.journal, basics.config, engine)
         kept = [row.subscription for row in sorted(basics.state.subscriptions.values(), key=lambda row: row.number)]
@@ -156,12 +155,11 @@ class Subscriptions:
         """Answer the request for a subscription since a point in the past, whose first offset was looked up."""
         if (waiting := self._lookups.found(given)) is None or not self._links.is_open(waiting[0]):
             return
-        link, request = waiting
-        if given.offset is None:
-            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(given.reason)))
+        link, request, found = waiting
+        if isinstance(found, str):
+            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(found)))
         else:
-            log = given.log or (self._state.server, self._state.incarnation)
-            self.answer(link, request, LogSpan(*log, given.offset))
+            self.answer(link, request, found)
 
     def answer(self, link: Link, request: protocol.SubscriptionRequest, first: LogSpan | None = None) -> None:
         """Serve one request; the answer is sent once the change is durable.
@@ -171,7 +169,7 @@ class Subscriptions:
         """
         try:
             if isinstance(request, protocol.Subscribe) and self._has_to_look_up(link, request, first):
-                self._lookups.ask(link, request, self._interest.leader_of_past(request.subject))
+                self._lookups.ask(link, request)
                 return
             done = self._serve(link, request, first)
         except (FilterError, LimitExceeded, Refused) as error:
@@ -362,7 +360,7 @@ class Subscriptions:
             if not link.is_server and (refusal := self._permissions.refusal(link.user, subject)):
                 raise Refused(refusal)
         if request.since is not None:
-            self._interest.leader_of_past(request.subject)
+            self._lookups.check_channel(request.subject)
         admission.check_queue(request.queue)
         self._policies.check(request.queue.policy)
         if request.language != PATTERN:
@@ -405,6 +403,7 @@ class Subscriptions:
             inherits=inherits,
             history=first.next if first is not None and has_past else None,
             log=(first.server, first.incarnation) if first is not None and is_elsewhere else None,
+            leader_epoch=first.epoch if first is not None and has_past else 0,
             holder="" if request.is_kept else link.device,
         )
         self._journal.write(subscribed, urgent=True)

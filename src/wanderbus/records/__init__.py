@@ -360,7 +360,8 @@ class Subscribed(Record, frozen=True, tag="subscribed", kw_only=True):
 
     ``number`` gives the order in which this server created its subscriptions; it is used once. With ``history`` it
     reads the log from that offset on before it continues live: that of this server, or the ``log`` of the server and
-    the incarnation. If it is not kept, it ends with the membership of the device ``holder``.
+    the incarnation, and of the leaders after ``leader_epoch``. If it is not kept, it ends with the membership of the
+    device ``holder``.
     """
 
     subscription: Subscription
@@ -369,6 +370,16 @@ class Subscribed(Record, frozen=True, tag="subscribed", kw_only=True):
     inherits: str | None = None
     history: int | None = None
     log: tuple[str, int] | None = None
+    leader_epoch: int = 0
+
+
+class LogPlace(msgspec.Struct, frozen=True, array_like=True):
+    """A place in the log of a server that led a channel under an epoch; the incarnation is 0 if it is unknown."""
+
+    server: str
+    incarnation: int
+    offset: int
+    leader_epoch: int
 
 
 class ReplayedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -406,7 +417,7 @@ class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     the incarnation of a log of another server that it reads; once live, it has all events of that log below
     ``read_below``, so their arrivals are no notifications; ``read_epoch`` is the epoch of that log at this moment.
     ``dropped`` is what the notifications displaced. ``stepped`` are the events for the patterns among the
-    subscriptions, in order.
+    subscriptions, in order. If the leader led the channel no longer, it reads ``onward`` what the next one accepted.
     """
 
     user: str
@@ -423,6 +434,7 @@ class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     dropped: tuple[Drop, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
     stepped: tuple[SteppedEvent, ...] = ()
+    onward: LogPlace | None = None
 
     @property
     def notified(self) -> list[Notified]:

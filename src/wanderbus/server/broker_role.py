@@ -330,8 +330,9 @@ class BrokerRole(StatefulRole):
             case MatchesWanted():
                 assert self._engine is not None, "the role is not open"
                 self._engine.read(output)
-            case HistoryFailed(subscription=subscription, reason=reason):
-                _log.error("subscription %s has ended, its history cannot be read: %s", subscription, reason)
+            case HistoryFailed(subscription=subscription, reason=reason, goes_on=goes_on):
+                outcome = "goes on behind a gap" if goes_on else "has ended"
+                _log.error("subscription %s %s, its history cannot be read: %s", subscription, outcome, reason)
             case UserStatusChanged(user=user, status=status):
                 _log.info("%s is %s", user, status)
             case SubscriptionUnreadable(subscription=subscription, reason=reason):

@@ -339,13 +339,15 @@ class KnownLeaders:
         return {user: head_for(self._state, user) for user in sorted(self._servers.users)}
 
     def _reads_past(self, group: int) -> bool:
-        """Return whether a subscription still reads the past of a group, which its present leader has.
+        """Return whether a subscription still reads the past of a group, and would not find the next leader.
 
-        If that is gone, nobody waits for what only its log has.
+        One that reads the leaders one after the other would. If the leader is gone, nobody waits for what only its log
+        has.
         """
         rows = [each for each in self._state.subscriptions.values() if self._concerns(each.subscription, group)]
+        rows = [row for row in rows if row.history and not row.history[0].epoch]
         is_forced = self._state.groups.row(group).is_forced
-        return any(row.history and not (is_forced and leader_span(row, self._channels.server)) for row in rows)
+        return any(not (is_forced and leader_span(row, self._channels.server)) for row in rows)
 
     def _wanted(self, group: int) -> list[Subscription]:
         """Return the subscriptions of users here, and of sessions that are about to move here, to a group."""

@@ -9,6 +9,7 @@ from wanderbus.broker.state.rows import GroupRow, LedRange
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.epochs import Leadership
+from wanderbus.errors import Refused
 from wanderbus.subscription import EVERY_SUBJECT
 
 
@@ -52,6 +53,31 @@ class Leaderships:
         if (present.epoch, present.server) == (epoch, self._state.server):
             return LedRange(epoch, row.since if row.leader else 0, None)
         return next((each for each in row.led if each.epoch == epoch), None)
+
+    def epoch_at(self, subject: str, offset: int) -> int:
+        """Return the last epoch in which this server led a channel that began before ``offset`` of its log.
+
+        It is the first one if none did, and 0 if the server has never led the channel.
+        """
+        found = [each for led in self.of(subject) if (each := self.range_of(subject, led.epoch)) is not None]
+        begun = [each.epoch for each in found if each.first < offset]
+        return (*begun[-1:], *[each.epoch for each in found], 0)[0]
+
+    def check_past(self, subject: str) -> None:
+        """Raise :class:`Refused` if a subscription to ``subject`` cannot begin in the past."""
+        if (channels := self._channels) is None:
+            return
+        if channels.decentralised is not None and channels.decentralised.concerns(subject):
+            raise Refused(f"since: the earlier events of {subject!r} are in the logs of all servers; subscribe live")
+        if subject != EVERY_SUBJECT:
+            return
+        leaders = channels.leaders([subject])
+        if len(leaders) > 1 or channels.have_moved([subject]):
+            names = " and ".join(sorted(leaders)) if len(leaders) > 1 else "several servers"
+            raise Refused(
+                f"since: the earlier events of {subject!r} are in the logs of {names}, without a common order; "
+                "subscribe to one subject, or live"
+            )
 
     def _row(self, subject: str) -> GroupRow:
         if self._channels is None or subject == EVERY_SUBJECT:

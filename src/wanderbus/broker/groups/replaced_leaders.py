@@ -31,7 +31,7 @@ class ReplacedLeaders:
         here, group = self._channels.server, led.group
         for row in list(self._state.subscriptions.values()):
             span, subscription = leader_span(row, here), row.subscription
-            is_read_there = span is not None and span.server == led.former
+            is_read_there = span is not None and span.server == led.former and not span.epoch
             if is_read_there and any(self._channels.is_in(each, group) for each in subjects_of(subscription)):
                 reason = f"{led.server} leads the channel instead of {led.former}, which was gone"
                 self._journal.emit(HistoryFailed(subscription.id, reason))

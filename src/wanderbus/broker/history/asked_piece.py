@@ -26,6 +26,7 @@ class AskedPiece(msgspec.Struct):
             return
         if self.leader:
             if event.id.origin != self.wanted.server:
+                self.held = None  # another server leads the channel by now
                 return
             event = msgspec.structs.replace(event, offset=event.id.number)
         elif event.offset < self.wanted.end:

@@ -14,7 +14,8 @@ the cursor is at H or before, and the held events are read from the log like all
 **The seam to a leader.** A piece of another server's log is requested once the subscription counts there, so the leader
 sends every later match. H is the end of what is durable there when it reads the piece, which its answer says. Arrivals
 are held from the request on, and those below H are discarded. H stays in the row: events below it may also arrive after
-the switch. A leader that cannot be reached is asked again after a pause.
+the switch. A leader that cannot be reached is asked again after a pause. If the channel has had several leaders, the
+subscription reads them one after the other (:mod:`wanderbus.broker.history.seams`).
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ import msgspec
 from wanderbus import records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.history.asked_piece import AskedPiece, TakenEvents
-from wanderbus.broker.history.leader_pieces import LeaderPieces
+from wanderbus.broker.history.leader_pieces import RETRY_S, LeaderPieces
 from wanderbus.broker.history.room import QueueRoom
+from wanderbus.broker.history.seams import Seams
 from wanderbus.broker.history.turns import Turns
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.interest.index_entries import subjects_of
@@ -73,7 +75,8 @@ class CatchUp:
         matched_below: Callable[[], int],
         below: Callable[[str], tuple[str, ...]],
         leader_pieces: LeaderPieces,
-        is_effective: Callable[[str], bool],
+        is_effective: Callable[[Subscription], bool],
+        seams: Seams,
     ) -> None:
         """Create it.
 
@@ -81,6 +84,7 @@ class CatchUp:
         :param below: returns a subject and all subjects below it
         :param leader_pieces: reads in the logs of leaders
         :param is_effective: returns whether a subscription is effective at all leaders of its subjects
+        :param seams: knows the leader that follows another one
         """
         self._conditions = basics.conditions
         self._state = basics.state
@@ -95,6 +99,7 @@ class CatchUp:
         self._below = below
         self._leader_pieces = leader_pieces
         self._is_effective = is_effective
+        self._seams = seams
         self._pieces = 0
         self._asked: dict[str, AskedPiece] = {}
         """The piece that is being read at each place."""
@@ -187,9 +192,11 @@ class CatchUp:
             return None
         del self._asked[asked.leader]
         wanted, rows = asked.wanted, self._next_of(asked.wanted)
-        if given.retry_s and rows:
+        if given.retry_s and rows and not self._seams.gives_up(rows[0]):
             for row in rows:
                 self._let_read_at(row.subscription.id, self._links.now + given.retry_s)
+        elif given.failed and rows and self._seams.goes_on(rows[0], given):
+            self._pass_over(rows[0], given)
         elif given.failed and rows:
             for other in wanted.others:
                 self._let_read(other.subscription.id)
@@ -226,6 +233,7 @@ class CatchUp:
             row = self._state.subscriptions.get(identity)
             if row is None or not row.history:
                 self._reached.pop(identity, None)
+                self._seams.answered(identity)
                 continue
             session = self._session(row)
             if session.source:
@@ -233,13 +241,14 @@ class CatchUp:
             if not row.history[0].is_handover and not self._room.is_due(session, row):
                 self._wait_for_room(session, row)
                 continue
-            if (span := leader_span(row, self._state.server)) is None:
-                self._ask(session, row)
-            elif self._is_effective(identity):
-                self._ask_leader(session, row, span.server)
-            else:
+            span = leader_span(row, self._state.server)
+            if (span is not None or row.history[0].epoch) and not self._is_effective(row.subscription):
                 self._ineffective.append(identity)
                 continue
+            if span is None:
+                self._ask(session, row)
+            else:
+                self._ask_leader(session, row, span.server)
             return
 
     def _ask_leader(self, session: SessionRow, row: SubscriptionRow, leader: str) -> None:
@@ -252,9 +261,10 @@ class CatchUp:
         row = min(together, key=self._next)
         span = row.history[0]
         first = self._next(row)
-        log_end = self._state.offset if span.end is None else span.end
+        known_end = self._seams.end_here(row) if span.end is None else span.end
+        log_end = self._state.offset if known_end is None else known_end
         end = min(log_end, first + PIECE_RECORDS_MAX)
-        is_last = span.end is None and end == log_end
+        is_last = known_end is None and end == log_end
         if is_last:
             self._journal.hurry()  # the piece is read once its last record is durable
         wanted = self._wanted(session, row, end)
@@ -295,6 +305,7 @@ class CatchUp:
             self._filter_work_max,
             reader.subjects,
             steps=reader.steps,
+            leader_epoch=span.epoch,
         )
 
     def _reader(self, subscription: Subscription) -> PastReader:
@@ -309,15 +320,50 @@ class CatchUp:
         # What came here for a session that moves is no past of it, although it is read from the log.
         cursor = self._take(session, rows, taken, given.events, is_history=not rows[0].history[0].is_handover)
         if cursor is not None:
-            self._write(session, rows, taken, cursor)
-            return
+            self._write(session, rows, taken, cursor, given)
+        elif self._seams.is_over(rows[0], given) or self._seams.is_former(rows[0]):
+            self._end_epoch(session, rows[0], taken, given)
+        else:
+            self._use_last(session, rows, taken, asked, given)
+
+    def _use_last(
+        self,
+        session: SessionRow,
+        rows: Sequence[SubscriptionRow],
+        taken: TakenEvents,
+        asked: AskedPiece,
+        given: HistoryRead,
+    ) -> None:
+        """Become live behind a piece of the present leader, if that is the last one and all held events find room."""
         if asked.held is not None and given.end == asked.wanted.end:
             before = taken.copy()
             if self._take(session, rows, taken, asked.held, is_history=False) is None:
                 self._write(session, rows, taken, None, given)
                 return
             taken = before
-        self._write(session, rows, taken, given.end)
+        self._write(session, rows, taken, given.end, given)
+
+    def _end_epoch(self, session: SessionRow, row: SubscriptionRow, taken: TakenEvents, given: HistoryRead) -> None:
+        """Read on at a former leader, or at the next one where that is over."""
+        is_over = self._seams.is_over(row, given)
+        onward = self._seams.following(row) if is_over else None
+        if onward is not None or taken.events or not (is_over or given.is_at_end):
+            self._seams.answered(row.subscription.id)
+            self._write(session, [row], taken, given.end, given, onward)
+        elif self._seams.gives_up(row):
+            self._pass_over(row, given)
+        else:  # the leader, or this server, does not know yet who is the next one
+            self._let_read_at(row.subscription.id, self._links.now + RETRY_S)
+
+    def _pass_over(self, row: SubscriptionRow, given: HistoryRead) -> None:
+        """Go on behind a gap in place of what cannot be read: at the first record that is kept, or the next leader."""
+        session, identity = self._session(row), row.subscription.id
+        reason = given.failed or f"{row.history[0].server} does not know that it leads the channel no longer"
+        self._seams.lose(session, row, reason)
+        nothing = TakenEvents({identity: row.last_us}, {identity: 0})
+        kept = max(self._next(row), min(given.kept_from, self._seams.end_here(row) or given.kept_from))
+        onward = None if kept > self._next(row) else self._seams.following(row)
+        self._write(session, [row], nothing, kept, given, onward)
 
     def _take(
         self,
@@ -363,15 +409,17 @@ class CatchUp:
         rows: Sequence[SubscriptionRow],
         taken: TakenEvents,
         cursor: int | None,
-        last: HistoryRead | None = None,
+        given: HistoryRead,
+        onward: records.LogPlace | None = None,
     ) -> None:
         """Write cursors and notifications as one record, and send what the windows allow.
 
-        Without a ``cursor`` the subscriptions are live, and ``last`` is the end of their history.
+        Without a ``cursor`` the subscriptions are live, and ``given`` is the end of their history. They read ``onward``
+        at the next leader.
         """
         row, first = rows[0], session.next
         is_empty = not taken.count and not any(taken.restricted.values())
-        if cursor is not None and is_empty and self._is_early(row, cursor):
+        if cursor is not None and onward is None and is_empty and self._is_early(row, cursor):
             for each in rows:
                 self._postpone(session, each, cursor)
             return
@@ -385,9 +433,9 @@ class CatchUp:
         ]
         span = leader_span(row, self._state.server)
         live_from = read_below = read_epoch = 0
-        if last is not None:
-            live_from = max(0 if span else last.end, self._matched_below())
-            read_below, read_epoch = (0, 0) if span is None else (last.end, last.epoch)
+        if cursor is None:
+            live_from = max(0 if span else given.end, self._matched_below())
+            read_below, read_epoch = (0, 0) if span is None else (given.end, given.epoch)
         replayed = records.Replayed(
             at_us=self._state.wall_us,
             user=session.user,
@@ -398,11 +446,12 @@ class CatchUp:
             restricted=one[1],
             next=cursor,
             live_from=live_from,
-            log=None if span is None else (span.server, span.incarnation),
+            log=None if span is None else (span.server, span.incarnation or given.incarnation),
             read_below=read_below,
             read_epoch=read_epoch,
             others=tuple(others),
             stepped=tuple(taken.stepped),
+            onward=onward,
         )
         added = []
         for number, (event, several) in enumerate(zip(taken.events, taken.subscriptions, strict=True), first):
@@ -418,7 +467,7 @@ class CatchUp:
     def _is_early(self, row: SubscriptionRow, cursor: int) -> bool:
         """Return whether a cursor does not have to be written yet."""
         span = row.history[0]
-        return cursor != span.end and cursor - span.next < CURSOR_RECORDS_MIN
+        return span.incarnation > 0 and cursor != span.end and cursor - span.next < CURSOR_RECORDS_MIN
 
     def _postpone(self, session: SessionRow, row: SubscriptionRow, cursor: int) -> None:
         """Read on from ``cursor``, after waiting for room if the piece had an event that found none."""

@@ -133,7 +133,7 @@ class ChannelHistory:
         if link.is_server or following is None or (led := self._leaderships.under(subject, epoch)) is None:
             self._links.send(link, protocol.RequestRefused(request.request, reason))
             return
-        row = {**self._epoch_before(subject, epoch), "led_before": led.server, "left_out": reason}
+        row = {**self._epoch_before(subject, epoch), "epoch": epoch, "led_before": led.server, "left_out": reason}
         self._links.send(link, protocol.Listing(request.request, (row,), next=f"{following.epoch}:"))
 
     def _cursor(self, request: protocol.ListEvents, wanted: EventsWanted, given: EventsRead) -> str | None:
@@ -214,10 +214,10 @@ class ChannelHistory:
         return EventsWanted(piece, request.newest, request.since)
 
     def _rows(self, request: protocol.ListEvents, given: EventsRead) -> Iterator[bytes]:
+        first, before = self._led(request).first, self._epoch_before(request.subject, request.epoch)
         if _is_for_subscription(request):
             yield encoded_row(self._head(request, given))
-        first = self._led(request).first
-        before = self._epoch_before(request.subject, request.epoch)
+            before = {}
         is_short = request.newest is not None and len(given.events) < request.newest
         is_earlier = request.first is not None and request.first < first
         if given.kept_from:
@@ -235,6 +235,8 @@ class ChannelHistory:
         head: dict[str, Any] = {"incarnation": readable_as(self._state), "epoch": self._state.epoch, "end": given.end}
         if given.failed:
             head["failed"] = protocol.shortened(given.failed)
+        if request.since is not None and request.since.event is not None:
+            head["led_under"] = self._leaderships.epoch_at(request.subject, given.end)
         return {**head, "is_over": True} if self._is_over(request, given.end) else head
 
     def _epoch_before(self, subject: str, epoch: int) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from wanderbus import protocol
 from wanderbus.broker.history.leader_questions import Answer, LeaderQuestions, is_last
 from wanderbus.broker.history.page_rows import PageRow, Rows
 from wanderbus.broker.messages import HistoryRead, HistoryWanted, OffsetFound, PastEvent
+from wanderbus.epochs import Leadership
 from wanderbus.subscription import Since
 
 RETRY_S: Final = 1.0
@@ -31,16 +32,17 @@ class LeaderPieces:
         self._questions = questions
         self._give = give
 
-    def look_up(self, lookup: int, leader: str, subject: str, since: Since) -> None:
+    def look_up(self, lookup: int, led: Leadership, subject: str, since: Since) -> None:
         """Find the first number of a subscription that begins at ``since``; :class:`OffsetFound` answers it."""
 
         def found(rows: Rows, is_at_end: bool) -> None:
-            self._give(OffsetFound(lookup, rows[0].end, log=(leader, rows[0].incarnation)))
+            head, log = rows[0], (led.server, rows[0].incarnation)
+            self._give(OffsetFound(lookup, head.end, log=log, leader_epoch=head.led_under or led.epoch))
 
         def refused(reason: str) -> None:
             self._give(OffsetFound(lookup, None, reason))
 
-        self._ask(leader, protocol.ListEvents(0, subject, since=since), found, refused)
+        self._ask(led.server, protocol.ListEvents(0, subject, since=since, epoch=led.epoch), found, refused)
 
     def read(self, wanted: HistoryWanted) -> None:
         """Read a piece, whose end the leader determines; :class:`HistoryRead` answers it."""
@@ -59,6 +61,7 @@ class LeaderPieces:
             limit=wanted.events_max,
             expression=subscription.expression,
             language=subscription.language,
+            epoch=wanted.leader_epoch,
         )
         self._ask(wanted.server, request, found, refused)
 
@@ -96,16 +99,26 @@ def _piece(wanted: HistoryWanted, rows: Rows, *, is_at_end: bool) -> HistoryRead
     """Return the piece that a leader has sent, or why there will never be one."""
     head, leader = rows[0], wanted.server
     failed = head.failed
-    if not failed and head.incarnation != wanted.incarnation:
+    if not failed and wanted.incarnation not in (0, head.incarnation):
         failed = f"{leader} has begun a new log, without the earlier events"
     kept_from = max(each.kept_from for each in rows)
     if kept_from > wanted.first:
         failed = failed or f"{leader} keeps no record below {kept_from} any more; {wanted.first} was next"
     if failed:
-        return HistoryRead(wanted.piece, wanted.first, failed=failed)
+        return HistoryRead(wanted.piece, wanted.first, failed=failed, kept_from=kept_from, incarnation=head.incarnation)
+    since = wanted.subscription.since
+    since_us = 0 if since is None else since.at_us or 0
     events = [
         PastEvent(row.number, row.id, row.at_us, row.at_us, protocol.encode_event(row.event), row.undecided)
         for row in rows
-        if row.id is not None and row.event is not None
+        if row.id is not None and row.event is not None and row.at_us >= since_us
     ]
-    return HistoryRead(wanted.piece, head.end, tuple(events), is_at_end=is_at_end, epoch=head.epoch)
+    return HistoryRead(
+        wanted.piece,
+        head.end,
+        tuple(events),
+        is_at_end=is_at_end,
+        epoch=head.epoch,
+        is_over=head.is_over,
+        incarnation=head.incarnation,
+    )

@@ -6,14 +6,14 @@ at all servers: an event that is published anywhere after that reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.messages import DecentralisedInterestChanged, OrderedInterestChanged
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.held_answers import Answer, HeldAnswers
-from wanderbus.errors import FilterError, Refused
+from wanderbus.errors import FilterError
 from wanderbus.filters import Filter
 from wanderbus.subscription import Subscription
 
@@ -32,6 +32,8 @@ class InterestRequests:
     """
 
     def __init__(self, basics: Basics, unmet: Collection[str] = (), *, is_joining: bool = False) -> None:
+        self.on_effective: Callable[[], None] = lambda: None
+        """Called when subscriptions may have become effective."""
         self._journal = basics.journal
         self._channels = basics.channels
         self._held = HeldAnswers(basics.links)
@@ -137,32 +139,11 @@ class InterestRequests:
                 self._reported[identity] = tuple(names)
         self._journal.emit(OrderedInterestChanged(added, tuple(removed)))
 
-    def leader_of_past(self, subject: str) -> str:
-        """Return the server whose log has the earlier events of ``subject``, "" for this one.
-
-        :raises Refused: they are in several logs, so a subscription cannot begin in the past
-        """
-        if (channels := self._channels) is None:
-            return ""
-        if channels.decentralised is not None and channels.decentralised.concerns(subject):
-            raise Refused(f"since: the earlier events of {subject!r} are in the logs of all servers; subscribe live")
-        if channels.have_moved([subject]):
-            raise Refused(
-                f"since: the leader of the channel of {subject!r} has changed, or is about to; its earlier events are "
-                "in several logs; subscribe live"
-            )
-        leaders = channels.leaders([subject])
-        if len(leaders) > 1:
-            names = " and ".join(sorted(leaders))
-            raise Refused(
-                f"since: the earlier events of {subject!r} are in the logs of {names}, without a common order; "
-                "subscribe to one subject, or live"
-            )
-        return "".join(leaders - {channels.server})
-
-    def is_effective(self, subscription: str) -> bool:
-        """Return whether a subscription is effective at all leaders of its subjects: they send every new event."""
-        return subscription in self._reported and subscription not in self._held.pending
+    def is_effective(self, subscription: Subscription) -> bool:
+        """Return whether a subscription is effective at all leaders of its subject: they send every new event."""
+        if self._channels is None or subscription.id in self._held.pending:
+            return self._channels is None
+        return subscription.id in self._reported or not self._channels.other_leaders([subscription.subject])
 
     def remove(self, subscription: str) -> None:
         """Report the end of a subscription, once the record of it is durable."""
@@ -186,6 +167,7 @@ class InterestRequests:
         """Take a report about these names; give the answers that have waited for the last one of a subscription."""
         for subscription in [one for each in names for one in self._held.pending.confirmed(each)]:
             self._held.give(subscription)
+        self.on_effective()
 
     def met(self, server: str) -> None:
         """Take the report that another server has the present file of the domain."""

@@ -18,13 +18,15 @@ def concerned(
     """Return the next notification of each session for its subscriptions whose subjects ``may_match``.
 
     The users of other ``servers`` get none: they get the events, and the gaps, from where these come. Subscriptions
-    that still read the log of ``leader`` get none: they find there what is lost. If channels have moved, lost events
-    may be of any channel.
+    that still read the log of ``leader``, or those of all leaders of their channel, get none: they find there what is
+    lost. If channels have moved, lost events may be of any channel.
     """
     rows: dict[str, list[SubscriptionRow]] = {}
     is_of_any = state.servers[state.server].has_moved
     for row in sorted(state.subscriptions.values(), key=by_number):
         subscription = row.subscription
+        if row.history and row.history[0].epoch:
+            continue
         if leader and (span := leader_span(row, state.server)) is not None and span.server == leader:
             continue
         if subscription.owner not in servers and (is_of_any or may_match(subjects_of(subscription))):

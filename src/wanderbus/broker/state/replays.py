@@ -23,7 +23,8 @@ def history_of(state: BrokerState, record: records.Subscribed) -> tuple[LogSpan,
     """Return the records that a new subscription has to read."""
     if record.history is None:
         return ()
-    return (LogSpan(*(record.log or (state.server, state.incarnation)), record.history),)
+    log = record.log or (state.server, state.incarnation)
+    return (LogSpan(*log, record.history, epoch=record.leader_epoch),)
 
 
 def first_of_history(state: BrokerState) -> int | None:
@@ -56,7 +57,7 @@ def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
     rows, live = {}, []
     for identity, restricted in ((record.subscription, record.restricted), *record.others):
         row = rows[identity] = state.subscriptions[identity]
-        row.history = _advanced(row.history, record.next)
+        row.history = _advanced(row.history, record)
         if not row.history:
             live.append(identity)
             row.live_from = record.live_from
@@ -144,10 +145,14 @@ def continued(state: BrokerState, row: SubscriptionRow) -> None:
         row.history = (*row.history, LogSpan(state.server, state.incarnation, state.offset))
 
 
-def _advanced(spans: tuple[LogSpan, ...], cursor: int | None) -> tuple[LogSpan, ...]:
+def _advanced(spans: tuple[LogSpan, ...], record: records.Replayed) -> tuple[LogSpan, ...]:
+    cursor, onward = record.next, record.onward
     if cursor is None:
         return ()
     first, *later = spans
+    if onward is not None:
+        return (LogSpan(onward.server, onward.incarnation, onward.offset, epoch=onward.leader_epoch), *later)
     if first.end is not None and cursor >= first.end:
         return tuple(later)
-    return (msgspec.structs.replace(first, next=max(first.next, cursor)), *later)
+    incarnation = first.incarnation if record.log is None else record.log[1]
+    return (msgspec.structs.replace(first, incarnation=incarnation, next=max(first.next, cursor)), *later)

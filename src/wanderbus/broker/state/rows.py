@@ -440,6 +440,9 @@ class LogSpan(msgspec.Struct, frozen=True, array_like=True):
     Without an ``end`` it is the log of the server that leads the channel, and the subscription is live once it has
     caught up. With ``is_handover`` it is that of the session's own server instead, which has kept there what it got for
     the session before it owned it.
+
+    With an ``epoch`` it is what the server has accepted as the leader of the channel under that epoch. The incarnation
+    is 0 until that server has answered.
     """
 
     server: str
@@ -447,6 +450,7 @@ class LogSpan(msgspec.Struct, frozen=True, array_like=True):
     next: int
     end: int | None = None
     is_handover: bool = False
+    epoch: int = 0
 
 
 class SubscriptionLife(msgspec.Struct, frozen=True, array_like=True):

@@ -92,9 +92,9 @@ def upgrade(
     Each server is drained, restarted, and takes sessions again once it has its links again; then comes the next one. No
     event is lost or repeated. Without a COMMAND, a server that 'domain up' runs on this computer is restarted by that;
     for others the command says what to do, and waits. Publishes to the channels that a server leads wait while it is
-    restarted. With --move-groups they wait for some round trips, twice; but 'channel history' and --since then begin
-    there. Sessions that cannot move stay, and their devices connect again. Ctrl-C ends the command, and a line tells
-    how to go on. Needs the role of administrator elsewhere.
+    restarted. With --move-groups they wait for some round trips, twice. Sessions that cannot move stay, and their
+    devices connect again. Ctrl-C ends the command, and a line tells how to go on. Needs the role of administrator
+    elsewhere.
 
     Example: wanderbus domain upgrade
 

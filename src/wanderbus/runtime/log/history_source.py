@@ -190,4 +190,5 @@ def read_history(sources: Sequence[HistorySource], wanted: HistoryWanted) -> His
             reasons.append(str(error))
         except (WanderbusError, OSError, msgspec.DecodeError) as error:
             reasons.append(str(error))
-    return HistoryRead(wanted.piece, wanted.first, failed="; ".join(reasons), retry_s=retry_s)
+    kept_from = None if retry_s else find_offset(sources, OffsetWanted(0, EARLIEST, "", "")).offset
+    return HistoryRead(wanted.piece, wanted.first, failed="; ".join(reasons), retry_s=retry_s, kept_from=kept_from or 0)

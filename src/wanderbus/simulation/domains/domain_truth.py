@@ -9,8 +9,8 @@ from wanderbus.event import EventId
 from wanderbus.simulation.device import PublishedEvent
 from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
-from wanderbus.simulation.domains.past_checkers import check_past
-from wanderbus.simulation.domains.server_truth import FOREVER, FollowedSubscription, ServerTruth
+from wanderbus.simulation.domains.past_checkers import FOREVER, check_past
+from wanderbus.simulation.domains.server_truth import FollowedSubscription, ServerTruth
 
 _REPEATED: Final = "this event was refused, or accepted too long ago"
 
@@ -57,6 +57,7 @@ class DomainTruth:
             "pasts": sum(each.first is not None for each in pasts),
             "pasts_elsewhere": sum(each.is_elsewhere for each in pasts),
             "pieces": sum(each.pieces for each in pasts),
+            "seams": sum(each.seams for each in pasts),
         }
 
     def _check_past(self, name: str, followed: FollowedSubscription) -> None:
@@ -64,23 +65,41 @@ class DomainTruth:
         if (first := followed.past.first) is None:
             return
         leader = self.servers[first.origin]
-        wanted = [
-            acceptance.id
-            for number, (acceptance, event) in leader.published.items()
-            if number >= first.number and followed.matches(event, self._lineage(event.subject))
-        ]
+        wanted = self._wanted_since(first, followed)
         got = [followed.notified[number] for number in sorted(followed.notified)]
         what = f"{followed.subscription.id} of {name} since {first}"
         is_live = followed.lives[-1][1] == FOREVER
         # An engine for some subjects of a server delays their events behind others.
         is_ordered = not ({name, first.origin} & self._mixed)
         if not is_ordered:
-            got.sort()
+            got.sort(key=self.place_of)
         if is_ordered or is_live:
             lives, has_gap = len(followed.lives), bool(followed.lost)
-            self.problems += check_past(what, followed.past, got, wanted, lives=lives, is_live=is_live, has_gap=has_gap)
+            self.problems += check_past(
+                what,
+                followed.past,
+                got,
+                wanted,
+                place_of=self.place_of,
+                lives=lives,
+                is_live=is_live,
+                has_gap=has_gap,
+            )
         if followed.past.has_failed and not leader.node.storage.log_begins:
             self.problems.append(f"{what} has failed, although {first.origin} keeps its log")
+
+    def _wanted_since(self, first: EventId, followed: FollowedSubscription) -> list[EventId]:
+        """Return the events of a channel from a place on that a subscription matches, in their order."""
+        published = self.servers[first.origin].published
+        return [
+            acceptance.id
+            for number, (acceptance, event) in published.items()
+            if number >= first.number and followed.matches(event, self._lineage(event.subject))
+        ]
+
+    def place_of(self, event: EventId) -> tuple[int, int]:
+        """Return the place of an event in the order of its channel: the epoch, and the number."""
+        return 1, event.number
 
     def era_of(self, event: EventId) -> int:
         """Return in which era an event was accepted: only in different ones may an event be accepted again."""

@@ -2,12 +2,13 @@
 
 Everything of the ordered domain happens meanwhile: servers crash at every step with torn and lost writes, links break
 and are divided, disks fill, publishers filter. In some worlds leaders are gone for a while, or cut off with their
-devices, and are replaced by force.
+devices, and are replaced by force. In others, subscriptions and readers of channels begin in the past, also in that of
+former leaders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -19,10 +20,14 @@ from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode
 from wanderbus.simulation.domains.domain_truth import DomainTruth
-from wanderbus.simulation.domains.group_truth import ForcedTruth, GroupTruth
+from wanderbus.simulation.domains.group_truth import ForcedTruth, GroupTruth, MovedTruth, accepted_by
 from wanderbus.simulation.domains.ordered_scenario import ACTIVE_S, OrderedScenario
+from wanderbus.subscription import EVERY_SUBJECT
 
 OPERATOR: Final = f"sip:operator@{DOMAIN}"
+_WITH_PAST: Final = 10
+_PAST_WORLDS: Final = (2, 3, 7)
+"""Remainders by ``_WITH_PAST`` of the seeds of worlds in which subscriptions and readers begin in the past."""
 _WITH_FORCE: Final = 4
 """One of so many worlds has leaders that are replaced by force, if its publishers do not filter."""
 _FORCE_S: Final = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -43,12 +48,12 @@ class GroupNode(DomainNode):
 class GroupScenario(OrderedScenario):
     """A world with an ordered domain whose groups move, set up by the seed."""
 
-    has_fixed_leaders: ClassVar = False
     counted: ClassVar = OrderedScenario.counted | {
         "requests": "requested moves of channel groups",
         "moves": "moves of channel groups",
         "stays": "moves that were given up",
         "replaced": "leaders that were replaced by force",
+        "seams": "seams between leaders that subscriptions have read",
     }
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
@@ -57,6 +62,24 @@ class GroupScenario(OrderedScenario):
         self._group_of = next(iter(self.nodes.values())).channels.directory.groups.group_of
         self.moved: GroupTruth | None = None
         self._is_forcing = seed % _WITH_FORCE == 0 and not self._is_filtering and len(self.nodes) > 2
+
+    def _begins_in_past(self, seed: int) -> bool:
+        return seed % _WITH_PAST in _PAST_WORLDS
+
+    def _has_readers(self, seed: int) -> bool:
+        return self._begins_in_past(seed)
+
+    def _leaders_of_past(self, node: DomainNode, subject: str) -> Collection[str]:
+        if subject == EVERY_SUBJECT:
+            return ()
+        earlier = node.broker.state.groups.row(self._group_of(subject)).earlier
+        return {each.server for each in earlier} | {node.channels.leader(subject)}
+
+    def _accepted(self, subjects: Container[str]) -> Iterator[tuple[int, int]]:
+        for node in self.nodes.values():
+            for each in accepted_by(node):
+                if each.record.event.subject in subjects:
+                    yield each.epoch, each.offset
 
     def _channels(self, directory: Directory, name: str, names: Sequence[str]) -> OwnChannels:
         others = [each for each in names if each != name]
@@ -135,7 +158,7 @@ class GroupScenario(OrderedScenario):
         node.disk.on_append = lambda: self.world.after(0.0, lambda: self._crash_now(node))
 
     def _make_truth(self) -> DomainTruth:
-        truth = ForcedTruth if self._is_forcing else DomainTruth
+        truth = ForcedTruth if self._is_forcing else MovedTruth
         return truth(self.nodes, self.devices)
 
     def _check_promises(self) -> None:

@@ -5,13 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from wanderbus.broker.history.seams import HISTORY_LOST
 from wanderbus.event import EventId
 from wanderbus.records import ArrivalsLost, GroupMoved, GroupStays, OfGroups, Published
 from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.domains.domain_truth import DomainTruth
 from wanderbus.simulation.domains.server_truth import FollowedSubscription, ServerTruth
-from wanderbus.subscription import EVERY_SUBJECT
+from wanderbus.subscription import EVERY_SUBJECT, Since
+
+
+class Accepted(NamedTuple):
+    """An event in the log of a leader, with its channel group and the epoch."""
+
+    offset: int
+    at_us: int
+    record: Published
+    group: int
+    epoch: int
+
+
+def accepted_by(node: DomainNode) -> Iterator[Accepted]:
+    """Yield the events that a server has accepted, and the epochs in which it did."""
+    group_of, epochs = node.channels.directory.groups.group_of, dict[int, int]()
+    for offset, record in enumerate(node.disk.records()):
+        if isinstance(record, GroupMoved):
+            epochs[record.group] = record.epoch
+        elif isinstance(record, Published):
+            group = group_of(record.event.subject)
+            yield Accepted(offset, record.at_us, record, group, epochs.get(group, 1))
 
 
 class GroupTruth:
@@ -25,22 +47,17 @@ class GroupTruth:
         self.problems: list[str] = []
         self._nodes = nodes
         self._servers = truth.servers
-        self._groups = next(iter(nodes.values())).channels.directory.groups
         self._epochs: dict[EventId, int] = {}
         """Epoch of the group's leader in which each event was accepted."""
         leader_of: dict[tuple[int, int], str] = {}
         self.moves = self.stays = 0
         for name, node in nodes.items():
-            epochs: dict[int, int] = {}
-            for offset, record in enumerate(node.disk.records()):
+            for record in node.disk.records():
                 if isinstance(record, OfGroups):
                     self._follow(name, record, leader_of)
-                if isinstance(record, GroupMoved):
-                    epochs[record.group] = record.epoch
-                elif isinstance(record, Published):
-                    group = self._groups.group_of(record.event.subject)
-                    epoch = self._epochs[record.acceptance.id] = epochs.get(group, 1)
-                    self._check_leader(name, offset, group, epoch, leader_of)
+            for offset, _, published, group, epoch in accepted_by(node):
+                self._epochs[published.acceptance.id] = epoch
+                self._check_leader(name, offset, group, epoch, leader_of)
         for name, server in truth.servers.items():
             self.problems += self._check_order(name, server)
         self._check_agreement()
@@ -97,7 +114,39 @@ class Replacement(NamedTuple):
     """Subscriptions that have a gap for it."""
 
 
-class ForcedTruth(DomainTruth):
+class MovedTruth(DomainTruth):
+    """All logs of a domain whose channel groups move: the place of an event is its epoch, and its number there."""
+
+    def __init__(self, nodes: Mapping[str, DomainNode], devices: Sequence[DomainDevice]) -> None:
+        self._group_of = next(iter(nodes.values())).channels.directory.groups.group_of
+        self._accepted = {each.record.acceptance.id: each for node in nodes.values() for each in accepted_by(node)}
+        super().__init__(nodes, devices)
+
+    def place_of(self, event: EventId) -> tuple[int, int]:
+        return self._accepted[event].epoch, event.number
+
+    def _wanted_since(self, first: EventId, followed: FollowedSubscription) -> list[EventId]:
+        subscription, begin = followed.subscription, (followed.past.leader_epoch, first.number)
+        since = subscription.since or Since()
+        if since.event is not None and self._accepted[since.event].group == self._group_of(subscription.subject):
+            epoch, number = self.place_of(since.event)
+            if begin != (epoch, number + 1):
+                self.problems.append(f"{subscription.id} begins at {begin}, not behind {epoch}, {number}")
+        reasons = [each for each in followed.lost.values() if each == HISTORY_LOST]
+        if reasons and not any(server.node.storage.log_begins for server in self.servers.values()):
+            self.problems.append(f"{subscription.id} has a gap, although each leader has its log")
+        return sorted(
+            (
+                identity
+                for identity, (_, at_us, record, _, _) in self._accepted.items()
+                if self.place_of(identity) >= begin and at_us >= (since.at_us or 0)
+                if followed.matches(record.event, self._lineage(record.event.subject))
+            ),
+            key=self.place_of,
+        )
+
+
+class ForcedTruth(MovedTruth):
     """All logs of a domain in which leaders are replaced.
 
     The *era* of an event is the number of such replacements in its channel group before it was accepted. An event whose
@@ -105,9 +154,6 @@ class ForcedTruth(DomainTruth):
     """
 
     def __init__(self, nodes: Mapping[str, DomainNode], devices: Sequence[DomainDevice]) -> None:
-        self._group_of = next(iter(nodes.values())).channels.directory.groups.group_of
-        self._places: dict[EventId, tuple[int, int]] = {}
-        """Group and epoch in which each event was accepted."""
         self.replacements = {name: self._follow(node) for name, node in nodes.items()}
         super().__init__(nodes, devices)
         for server in self.servers.values():
@@ -122,35 +168,34 @@ class ForcedTruth(DomainTruth):
             for identity, each in server.followed.items()
             if each.subscription.subject == EVERY_SUBJECT or self._group_of(each.subscription.subject) == replaced.group
             if any(start < replaced.offset < end for start, end in each.lives)
+            and each.past.behind_until < replaced.offset
         }
         if missing := sorted(concerned - replaced.with_gap):
             self.problems.append(f"{name} has no gap for {missing} at {replaced.offset}")
         for origin, arrived in server.arrived.items():
             for number, offset in arrived.items():
-                group, epoch = self._places[self.servers[origin].published[number][0].id]
+                group, epoch = self._group_and_epoch(self.servers[origin].published[number][0].id)
                 if group == replaced.group and (epoch < replaced.epoch) != (offset < replaced.offset):
                     self.problems.append(f"{name} has {number} of {origin} on the wrong side of its gap")
 
     def _follow(self, node: DomainNode) -> list[Replacement]:
-        """Return the replacements in the log of a server, and note in which epochs it has accepted its events."""
-        epochs: dict[int, int] = {}
+        """Return the replacements in the log of a server."""
         found, with_gap = list[Replacement](), frozenset[str]()
         for offset, record in enumerate(node.disk.records()):
-            if isinstance(record, GroupMoved):
-                epochs[record.group] = record.epoch
-                if record.forced:
-                    is_former = record.former == node.name
-                    found.append(Replacement(offset, record.group, record.epoch, is_former, with_gap))
-            elif isinstance(record, Published):
-                group = self._group_of(record.event.subject)
-                self._places[record.acceptance.id] = group, epochs.get(group, 1)
+            if isinstance(record, GroupMoved) and record.forced:
+                is_former = record.former == node.name
+                found.append(Replacement(offset, record.group, record.epoch, is_former, with_gap))
             lost = record.notified if isinstance(record, ArrivalsLost) else ()
             with_gap = frozenset(identity for each in lost for identity in each.subscriptions)
         return found
 
+    def _group_and_epoch(self, event: EventId) -> tuple[int, int]:
+        accepted = self._accepted[event]
+        return accepted.group, accepted.epoch
+
     def era_of(self, event: EventId) -> int:
         """Return how many leaders of its group were replaced before an event was accepted."""
-        group, epoch = self._places[event]
+        group, epoch = self._group_and_epoch(event)
         forced = {each.epoch for several in self.replacements.values() for each in several if each.group == group}
         return sum(each <= epoch for each in forced)
 
@@ -176,17 +221,18 @@ class ForcedTruth(DomainTruth):
         Either it is one of the former leader, and nothing has come that this has accepted later; or it is one of the
         next leader, the subscription is at the former one, and nothing has come that was accepted earlier.
         """
-        group, epoch = self._places[event]
+        group, epoch = self._group_and_epoch(event)
         if group != replaced.group or end < replaced.offset:
             return False
-        has_gap = followed.subscription.id in replaced.with_gap
+        is_behind = followed.past.behind_until > replaced.offset
+        has_gap = followed.subscription.id in replaced.with_gap or is_behind
         published, lineage = self.servers[event.origin].published, server.node.channels.lineage
         # An engine for some subjects of a leader delays their events behind others.
         subject = published[event.number][1].subject if event.origin in self._mixed else None
         arrived = [
             number
             for number in server.arrived.get(event.origin, {})
-            if self._places[published[number][0].id] == (group, epoch)
+            if self._group_and_epoch(published[number][0].id) == (group, epoch)
             if subject in (None, published[number][1].subject)
         ]
         if epoch < replaced.epoch:

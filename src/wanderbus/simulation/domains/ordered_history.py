@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from wanderbus import protocol
 from wanderbus.client.machine.messages import RequestSettled
-from wanderbus.records import Published, decode_record
 from wanderbus.simulation.device import Request, SimulatedDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.world import World
 
 _PAUSE_S: Final = (0.05, 1.0)
 """Shortest and longest pause between two requests of one reader."""
+_FOREVER: Final = 1 << 62
 
 
 class ChannelReader(SimulatedDevice):
@@ -24,12 +24,14 @@ class ChannelReader(SimulatedDevice):
     def __init__(self, world: World, node: DomainNode, subject: str, number: int) -> None:
         super().__init__(world, node, f"sip:r{number}@sim.test", "reader", 0.001)
         self.subject = subject
-        self.found: list[int] = []
-        self.gone: list[tuple[int, int]] = []
-        """Ranges that the leader no longer kept: the first number of each, and the number behind it."""
+        self.found: list[tuple[int, int]] = []
+        """Epoch and number of each event."""
+        self.gone: list[tuple[int, int, int]] = []
+        """Ranges that a leader no longer kept, or that were left out: the epoch, first number, and number behind."""
         self.refusals = 0
         self.is_stopped = False
-        self._next = 0
+        self._epoch = 0
+        self._next: int | None = None
         self._begin(1)
         self.connect()
         self._act()
@@ -41,28 +43,33 @@ class ChannelReader(SimulatedDevice):
         self.world.after(self.world.random.uniform(*_PAUSE_S), self._act)
         if not self._pending:
             limit = self.world.random.choice([1, 3, 50])
-            self.ask(protocol.ListEvents(0, self.subject, self._next, limit=limit))
+            self.ask(protocol.ListEvents(0, self.subject, self._next, limit=limit, epoch=self._epoch))
 
     def _answered(self, asked: Request, settled: RequestSettled) -> None:
         if settled.refusal is not None:
             self.refusals += 1
             return
         for row in settled.rows:
-            if "kept_from" in row:
-                self.gone.append((self._next, row["kept_from"]))
+            if "left_out" in row:
+                self.gone.append((row["epoch"], self._next or 0, _FOREVER))
+            elif "kept_from" in row:
+                self.gone.append((self._epoch, self._next or 0, row["kept_from"]))
                 self._next = row["kept_from"]
             else:
-                self.found.append(row["number"])
-                self._next = row["number"] + 1
+                self._epoch, self._next = row["epoch"], row["number"] + 1
+                self.found.append((row["epoch"], row["number"]))
         if settled.next is not None:
-            self._next = max(self._next, int(settled.next))
+            epoch, _, number = settled.next.rpartition(":")
+            self._epoch = int(epoch or self._epoch)
+            self._next = int(number) if number else None
 
-    def check(self, leader: DomainNode) -> Iterator[str]:
-        """Yield the differences between what was read and the log of ``leader``; all is quiet."""
-        subjects = self.node.channels.below(self.subject)
-        entries = [(offset, decode_record(payload)) for offset, _, payload in leader.disk.log]
-        accepted = [at for at, record in entries if isinstance(record, Published) and record.event.subject in subjects]
-        expected = [at for at in accepted if not any(first <= at < end for first, end in self.gone)]
+    def check(self, accepted: Iterable[tuple[int, int]]) -> Iterator[str]:
+        """Yield the differences between what was read and the ``accepted`` events, in their order; all is quiet."""
+        expected = [
+            (epoch, number)
+            for epoch, number in sorted(accepted)
+            if not any(led in (0, epoch) and first <= number < end for led, first, end in self.gone)
+        ]
         if self.found != expected:
             missed, more = sorted({*expected} - {*self.found}), sorted({*self.found} - {*expected})
             yield f"the history of {self.subject} at {self.node.name} lacks {missed} and has {more} too much"

@@ -7,7 +7,7 @@ before; and when all is quiet, the leaders have what the servers want.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -16,6 +16,7 @@ from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.interest.interest_set import MODES
 from wanderbus.channels.own_channels import Merging, OwnChannels
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.records import Published
 from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.domains.domain_scenario import FILTER_LEASE_S, QUIET_S, DomainScenario
@@ -39,8 +40,6 @@ class OrderedScenario(DomainScenario):
     """A world with an ordered domain, set up by the seed."""
 
     active_s = ACTIVE_S
-    has_fixed_leaders: ClassVar[bool] = True
-    """False if leaders of channels change, so that nothing reads the past."""
     counted: ClassVar = DomainScenario.counted | {
         "held_back_apart": "of channels led elsewhere",
         "pasts": "subscriptions that began in the past",
@@ -70,7 +69,7 @@ class OrderedScenario(DomainScenario):
         config = BrokerConfig(sweep_s=None, unacknowledged_max=window, publisher_filter_lease_s=FILTER_LEASE_S)
         self._is_filtering = seed % 3 == 0
         """True if all devices hold back events that nobody wants: in every third world."""
-        self._has_past = self.has_fixed_leaders and seed % _WITH_PAST in _PAST_WORLDS
+        self._has_past = self._begins_in_past(seed)
         for name in names:
             channels = self._channels(directory, name, names)
             own = self.engines.config(config, _SUBJECTS)
@@ -79,8 +78,16 @@ class OrderedScenario(DomainScenario):
             self._add_user(f"sip:u{number}@sim.test", self._node())
         self.readers = [
             ChannelReader(self.world, self._node(), draw.choice([*_SUBJECTS, "Stand"]), number)
-            for number in range(draw.choice([2, 4, 8]) if self.has_fixed_leaders and seed % _WITH_READERS == 0 else 0)
+            for number in range(draw.choice([2, 4, 8]) if self._has_readers(seed) else 0)
         ]
+
+    def _begins_in_past(self, seed: int) -> bool:
+        """Return whether subscriptions begin in the past."""
+        return seed % _WITH_PAST in _PAST_WORLDS
+
+    def _has_readers(self, seed: int) -> bool:
+        """Return whether there are readers of channels by number."""
+        return seed % _WITH_READERS == 0
 
     def _channels(self, directory: Directory, name: str, names: Sequence[str]) -> OwnChannels:
         """Return the channels as the server ``name`` sees them."""
@@ -212,7 +219,7 @@ class OrderedScenario(DomainScenario):
         subject = "*" if draw.random() < 0.1 else self._subject()
         since = None
         if self._has_past and draw.random() < 0.7:
-            since = self._since(device.node.channels.leaders([subject]))
+            since = self._since(device.node, subject)
         device.subscribe(subject, self._expression(), since)
 
     def _rush(self) -> None:
@@ -226,15 +233,20 @@ class OrderedScenario(DomainScenario):
 
         def subscribe() -> None:
             device = self._device()
-            since = self._since(device.node.channels.leaders([subject]))
+            since = self._since(device.node, subject)
             device.subscribe(subject, self._expression(), since if draw.random() < 0.7 else None)
 
         for action, most in ((publish, draw.choice([5, 20])), (subscribe, draw.choice([2, 6]))):
             world.at_random(most, world.now, world.now + _RUSH_S, action)
 
-    def _since(self, leaders: frozenset[str]) -> Since | None:
-        """Return a point in the past of a channel; None if it has several leaders."""
-        if len(leaders) > 1:
+    def _leaders_of_past(self, node: DomainNode, subject: str) -> Collection[str]:
+        """Return the servers that have the earlier events of a channel, none if these have no common order."""
+        leaders = node.channels.leaders([subject])
+        return leaders if len(leaders) == 1 else ()
+
+    def _since(self, node: DomainNode, subject: str) -> Since | None:
+        """Return a point in the past of a channel; None if there is none."""
+        if not (leaders := self._leaders_of_past(node, subject)):
             return None
         draw = self.world.random
         accepted = [each.accepted for device in self.devices for each in device.published.values() if each.accepted]
@@ -280,7 +292,15 @@ class OrderedScenario(DomainScenario):
             reader.is_stopped = True
         self.world.run(self.world.now + QUIET_S)
         for reader in self.readers:
-            self.problems += reader.check(self.nodes[reader.node.channels.leader(reader.subject)])
+            subjects = reader.node.channels.below(reader.subject)
+            self.problems += reader.check(self._accepted(subjects))
+
+    def _accepted(self, subjects: Container[str]) -> Iterator[tuple[int, int]]:
+        """Yield epoch and number of each event of the subjects."""
+        for node in self.nodes.values():
+            for offset, record in enumerate(node.disk.records()):
+                if isinstance(record, Published) and record.event.subject in subjects:
+                    yield 1, offset
 
     def _check_rest(self) -> None:
         self._check_readers()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from typing import Final
 
 from wanderbus import filters
 from wanderbus.broker.state.drops import drops_of
@@ -25,10 +24,8 @@ from wanderbus.records import (
     Unsubscribed,
 )
 from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode
-from wanderbus.simulation.domains.past_checkers import PastCursor
+from wanderbus.simulation.domains.past_checkers import FOREVER, PastCursor
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
-
-FOREVER: Final = 1 << 62
 
 
 class FollowedSubscription:
@@ -113,7 +110,7 @@ class ServerTruth:
             case EventsLost():
                 self._on_lost(record)
             case Replayed():
-                self._on_replayed(record)
+                self._on_replayed(offset, record)
             case Dropped():
                 self._on_dropped(record)
         for drop in drops_of(record):
@@ -192,12 +189,12 @@ class ServerTruth:
             for identity in each.subscriptions:
                 self.followed[identity].lost[each.number] = record.reason
 
-    def _on_replayed(self, record: Replayed) -> None:
+    def _on_replayed(self, offset: int, record: Replayed) -> None:
         """Add the notifications of the past, each once."""
         followed = self.followed[record.subscription]
         for number, each in enumerate(record.events, record.first):
             self._notify(record.subscription, number, each.id, "of the past twice")
-        followed.past.advance(record, len(followed.lives))
+        followed.past.advance(record, len(followed.lives), offset)
 
     def _of_users(self, notified: Sequence[Notified]) -> Iterator[Notified]:
         return (each for each in notified if not is_server(each.user))
