@@ -12,6 +12,7 @@ from typing import Any, Final
 import wanderbus
 from bench.broker_peer import EVENT_BYTES, OnEvent, Place, Publisher, reading
 from wanderbus.testbed.launch import python
+from wanderbus.testbed.namespaces import command
 from wanderbus.testbed.processes import Process
 
 SUBJECT: Final = "Departure"
@@ -79,11 +80,13 @@ def users_file(directory: Path, users: Sequence[str]) -> Path:
 
 
 @contextlib.contextmanager
-def running(directory: Path, users: Sequence[str], *options: str) -> Iterator[Place]:
-    """Run a server for the block; every user's password is ``secret``."""
+def running(directory: Path, users: Sequence[str], *options: str, namespace: str | None = None) -> Iterator[Place]:
+    """Run a server for the block, in this network namespace if one is given; every user's password is ``secret``."""
     file = users_file(directory, users)
     up = ["up", "--port", "0", "--users", str(file), *options, "--data-dir", str(directory / "data")]
-    with Process("the server", python("wanderbus", *up), directory / "errors", read=True) as server:
+    argv = python("wanderbus", *up)
+    argv = argv if namespace is None else command(namespace, argv)
+    with Process("the server", argv, directory / "errors", read=True) as server:
         yield {"server": server.line().split()[1].removeprefix("sip:"), "pid": server.pid}
 
 

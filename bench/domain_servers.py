@@ -1,4 +1,4 @@
-"""Server processes of one domain on loopback, and the jobs of publishers and subscribers at them.
+"""Server processes of one domain, and the jobs of publishers and subscribers at them.
 
 Each server has publishers and subscribers of its own. A subject is chosen by the server that leads it.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,18 +14,20 @@ from typing import Any, Final, NamedTuple
 
 from bench.broker_ours import connected, running
 from bench.broker_peer import EVENT_BYTES, HOST, Consumed, Deliveries, Place, Published
+from bench.stored_sessions import store_sessions
 from harness.ports import free_port
 from harness.process_figures import processor_s
+from harness.server_hosts import ServerHosts, server_hosts
 from harness.workers import Line
 from wanderbus.event import Event
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
 from wanderbus.settings.event_domain import Model
+from wanderbus.testbed.namespaces import entered
 
 USERS_MAX: Final = 4
 START_S: Final = 1.0
 """Time until the links between new servers are open."""
 
-_ADDRESS: Final = re.compile(r'(?<=^address = )".*"$', re.MULTILINE)
 _FRAME_BYTES: Final = 44
 """Bytes of an event besides its filling."""
 
@@ -45,29 +46,54 @@ class Cluster(NamedTuple):
 
 @contextlib.contextmanager
 def cluster(
-    directory: Path, size: int, *options: str, model: Model = "ordered", more_users: Sequence[str] = ()
+    directory: Path,
+    size: int,
+    *options: str,
+    model: Model = "ordered",
+    more_users: Sequence[str] = (),
+    away: Sequence[str] = (),
+    delay_s: float = 0.0,
 ) -> Iterator[Cluster]:
-    """Run a domain of ``size`` servers for the block; a single one has no domain, as it is without one."""
+    """Run a domain of ``size`` servers for the block; a single one has no domain, as it is without one.
+
+    :param away: users whose sessions the first server has stored
+    :param delay_s: time between servers; unless it is 0, they are hosts, and the block runs at their clients' host
+    """
     users = [*more_users, *(f"{kind}{number}" for kind in ("publisher", "subscriber") for number in range(USERS_MAX))]
     with contextlib.ExitStack() as stack:
+        hosts = stack.enter_context(server_hosts(size, delay_s)) if delay_s else None
         if size == 1:
             place = stack.enter_context(running(directory, users, *options))
             yield Cluster((place,), (tuple(map(_subject, range(8))),))
             return
         file = create_domain(directory / "domain", "localhost", size)
-        text = _ADDRESS.sub(lambda _: f'"{HOST}:{free_port()}"', file.read_text("utf-8"))
-        file.write_text(f'model = "{model}"\n{text}', "utf-8")
+        file.write_text(f'model = "{model}"\n{_with_addresses(file.read_text("utf-8"), size, hosts)}', "utf-8")
         leader = read_domain(file).directory.lookup
         names = [f"s{number}" for number in range(1, size + 1)]
         places = []
-        for name in names:
+        for number, name in enumerate(names):
             own = directory / name
             own.mkdir()
+            if away and number == 0:
+                store_sessions(own / "data", name, away, "News")
             belongs = ("--event-domain", str(file), "--event-server", name)
-            places.append(stack.enter_context(running(own, users, *belongs, *options)))
+            namespace = None if hosts is None else hosts.servers[number]
+            places.append(stack.enter_context(running(own, [*users, *away], *belongs, *options, namespace=namespace)))
         led = [tuple(each for each in map(_subject, range(200)) if leader(each).server == name) for name in names]
+        if hosts is not None:
+            stack.enter_context(entered(hosts.clients))
         time.sleep(START_S)
         yield Cluster(tuple(places), tuple(led))
+
+
+def _with_addresses(text: str, size: int, hosts: ServerHosts | None) -> str:
+    """Return the file of a domain with free ports on loopback for the links, or with the addresses of ``hosts``."""
+    for number in range(1, size + 1):
+        link = f"{HOST}:{free_port()}" if hosts is None else hosts.link(number)
+        sip = f"127.0.0.{number}:5060" if hosts is None else hosts.sip(number)
+        text = text.replace(f'address = "127.0.0.{number}:5601"', f'address = "{link}"')
+        text = text.replace(f'sip = "127.0.0.{number}:5060"', f'sip = "{sip}"')
+    return text
 
 
 class Wanted(NamedTuple):

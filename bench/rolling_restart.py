@@ -47,11 +47,11 @@ PUBLISH_S_MAX: Final = 60.0
 """Time for which a publish to NATS is repeated."""
 
 
-def measure(readers: int) -> tuple[list[Row], list[Goal]]:
-    """Measure ours, and NATS where it is installed; return the rows and the goals."""
-    progress(f"rolling restart: {readers} agents")
+def measure(readers: int, others: int) -> tuple[list[Row], list[Goal]]:
+    """Measure ours and, where it is installed, NATS; ``others`` are agents without events. Return rows and goals."""
+    progress(f"rolling restart: {readers + others} agents")
     with tempfile.TemporaryDirectory() as directory:
-        ours = asyncio.run(_ours(Path(directory), readers))
+        ours = asyncio.run(_ours(Path(directory), readers, others))
     goals = [
         goal(f"rolling_restart_{name}", ours[name], "events", most=0) for name in ("lost", "repeated", "out_of_order")
     ]
@@ -94,15 +94,18 @@ def _domain(directory: Path, users: Sequence[str]) -> Iterator[list[str]]:
         # The last line says that all are ready.
 
 
-async def _ours(directory: Path, readers: int) -> Row:
-    users = ["publisher", ADMINISTRATOR, *(f"reader{number}" for number in range(readers))]
+async def _ours(directory: Path, readers: int, others: int) -> Row:
+    users = ["publisher", ADMINISTRATOR, *(f"reader{number}" for number in range(readers + others))]
     streams = Streams(PER_S)
     with _domain(directory, users) as servers:
         async with contextlib.AsyncExitStack() as stack:
-            for number in range(readers):
+            for number in range(readers + others):
                 agent = await stack.enter_async_context(
                     connected({"server": servers[number % SIZE]}, f"reader{number}")
                 )
+                if number >= readers:
+                    await stack.enter_async_context(agent.subscribe(SUBJECT, "Number < 0"))
+                    continue
                 subscription = await stack.enter_async_context(agent.subscribe(SUBJECT))
                 await stack.enter_async_context(reading(partial(streams.read, subscription)))
             publisher = await stack.enter_async_context(connected({"server": servers[0]}, "publisher"))
@@ -115,7 +118,7 @@ async def _ours(directory: Path, readers: int) -> Row:
                 began_s = time.monotonic()
                 await _upgrade(directory)
                 ended_s = time.monotonic()
-    return _row(streams, began_s, ended_s)
+    return {"agents": readers + others, **_row(streams, began_s, ended_s)}
 
 
 async def _upgrade(directory: Path) -> None:

@@ -21,19 +21,18 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.server_files import ServerFiles
 
+FILTERS: Final = 100
+
 _LINK: Final = 1
 _TURN: Final = ("turn",)
 _DEVICE: Final = "phone"
 
 
-def store_sessions(directory: Path, server: str, users: Sequence[str], subject: str, expression: str) -> None:
-    """Let the data directory of ``server`` have a session of each user, with a subscription.
-
-    One event whose ``Number`` is 0 waits in each.
-    """
+def store_sessions(directory: Path, server: str, users: Sequence[str], subject: str) -> None:
+    """Let the data directory of ``server`` have a session of each user; their subscriptions have 100 filters."""
     broker = _Broker(server)
-    for user in users:
-        broker.let_subscribe(f"sip:{user}@localhost", subject, expression)
+    for number, user in enumerate(users):
+        broker.let_subscribe(f"sip:{user}@localhost", subject, f"Number < {number % FILTERS + 1}")
     broker.publish(Event(subject, {"Number": 0}), f"sip:{users[0]}@localhost")
     files = ServerFiles.open(directory, new_name=server)
     files.log.append(broker.entries)

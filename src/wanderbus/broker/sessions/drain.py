@@ -35,7 +35,7 @@ class Drain:
             self._journal.write(changed, urgent=True)
             self._journal.emit(DrainingSet())
             self._stuck.clear()
-        left = {each.key for each in self._state.sessions.values() if self._is_left(each)}
+        left = self._left()
         self._stuck = {key: reason for key, reason in self._stuck.items() if key in left}
         row = {
             "server": self._state.server,
@@ -53,10 +53,13 @@ class Drain:
         else:
             self._stuck.pop(key, None)
 
-    def _is_left(self, session: SessionRow) -> bool:
-        """Return whether a session still has to move, or is on its way."""
-        is_on_its_way = self._state.left_for(session.key) is not None
-        return is_on_its_way or moves_in_drain(session, self._servers.reserves)
+    def _left(self) -> set[str]:
+        """Return the keys of the sessions that still have to move, or are on their way."""
+        state, reserves = self._state, self._servers.reserves
+        left = {each.key for each in state.sessions.values() if moves_in_drain(each, reserves)}
+        for table in (state.exports, state.rests):
+            left.update(key for key, _ in table.items())
+        return left
 
 
 def is_used(state: BrokerState, session: SessionRow) -> bool:
