@@ -83,15 +83,21 @@ class InterestRequests:
         elif added_decentralised:
             self._journal.emit(DecentralisedInterestChanged(added_decentralised))
 
-    def add_earlier(self, subscriptions: Iterable[Subscription]) -> None:
-        """Report subscriptions that were accepted earlier; one that cannot be parsed any more matches nothing."""
+    def add_earlier(self, subscriptions: Iterable[Subscription]) -> Sequence[tuple[Subscription, Sequence[IndexEntry]]]:
+        """Report subscriptions that were accepted earlier, and return those that were not reported, with their entries.
+
+        One that cannot be parsed any more matches nothing.
+        """
         readable = []
         for each in subscriptions if self._channels is not None else ():
+            if each.id in self._reported:
+                continue
             try:
                 readable.append((each, entries_of(each)))
             except FilterError:
                 continue
         self.add(readable)
+        return readable
 
     def prepare(self, group: int, target: str, subscriptions: Iterable[Subscription]) -> Collection[str]:
         """Report subscriptions to the server that is to lead a group because the leader is gone; return their names.

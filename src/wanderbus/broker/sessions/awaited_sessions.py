@@ -13,7 +13,6 @@ from functools import partial
 from wanderbus import records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
-from wanderbus.broker.interest.index_entries import entries_of
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.patterns.pattern_admission import has_its_events
 from wanderbus.broker.servers.interest_requests import InterestRequests
@@ -32,7 +31,7 @@ from wanderbus.broker.sessions.turned_away import TurnedAway
 from wanderbus.broker.state.exported_session import ExportedSession, decode_export, decode_piece
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
-from wanderbus.errors import FilterError, RemoteProtocolError
+from wanderbus.errors import RemoteProtocolError
 from wanderbus.subscription import Subscription
 
 AfterPast = Callable[[ExportedSession, Callable[[], None]], None]
@@ -208,12 +207,7 @@ class AwaitedSessions:
 
     def _add(self, subscriptions: Sequence[Subscription]) -> None:
         """Tell the other servers, and publishing agents, what is wanted."""
-        self._interest.add_earlier(subscriptions)
-        for subscription in subscriptions:
-            try:
-                entries = entries_of(subscription)
-            except FilterError:
-                continue
+        for subscription, entries in self._interest.add_earlier(subscriptions):
             names = self._routes[subscription.id] = [f"{subscription.id} {place}" for place in range(len(entries))]
             for name, entry in zip(names, entries, strict=True):
                 self._filters.add_route(name, entry.subject, entry.interest.filter)
