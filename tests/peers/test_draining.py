@@ -197,3 +197,16 @@ def test_l06_a_drain_that_is_cancelled_holds_no_session_back() -> None:
     town.run()
     assert len(away(town, connected)) == 3, "they were on their way"
     assert not any(owners(town, user) != ["south"] for user in USERS if user not in connected)
+
+
+def test_l06_a_target_reports_the_first_device_of_each_of_the_last_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arriving_sessions, "AWAITED_USERS_MAX", 2)
+    town, users = crowded(), USERS[:3]
+    for user in users:
+        town["south"].move("north", user=user)
+        town.run()
+    town.trace.clear()
+    for user in (*users, *users):
+        town["north"].locate("10.2.0.7", "phone", user)
+    town.run()
+    assert town.trace == [("north", "south", "MoveTaken")] * 2
