@@ -231,7 +231,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few moves and sessions: half a minute, rough figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
     parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.delay_ms < 0 or (options.delay_ms and reason is not None):
+        parser.error(f"argument --delay-ms: {reason or 'a delay is not negative'}; 0 is for servers on loopback")
+    return options
 
 
 if __name__ == "__main__":
