@@ -1,4 +1,4 @@
-"""What ``bench handover`` prepares: sessions that are stored, and hosts with a delay between them."""
+"""Preparations of ``bench handover``: sessions that are stored, and hosts with a delay between them."""
 
 from __future__ import annotations
 
