@@ -9,9 +9,11 @@ import pytest
 
 from tests.cli.shell import one_line
 from wanderbus.cli.application import run
+from wanderbus.cli.domain.begun_upgrade import begun_upgrade, upgrade_ended
 from wanderbus.cli.domain.servers_asked import ServerAnswer
 from wanderbus.cli.domain.up import is_supervised
 from wanderbus.cli.domain.upgrade import ServerSeen, links_of, missing
+from wanderbus.errors import StorageError
 from wanderbus.operator_rows import ProcessInfo, ServerInfo
 from wanderbus.runtime.files.domain_file import create_domain
 from wanderbus.runtime.files.file_modes import lock_file
@@ -48,6 +50,26 @@ def test_links_that_a_server_did_not_have_before_and_those_with_servers_that_hav
     assert links_of(seen) == {("s1", "s2")}
     assert links_of(seen, lambda other: True) == PAIR
     assert missing(seen, FORMER, {("s1", "s2")}) == ""
+
+
+def test_s02_an_upgrade_goes_on_where_it_was_interrupted_until_all_are_restarted(tmp_path: Path) -> None:
+    assert begun_upgrade(tmp_path, {"s1": 1, "s2": 2}) == {"s1": 1, "s2": 2}
+    assert begun_upgrade(tmp_path, {"s1": 8, "s2": 2, "s3": 3}) == {"s1": 1, "s2": 2}
+    assert begun_upgrade(tmp_path, {"s1": 8, "s2": 9}) == {"s1": 1, "s2": 2}, "the last one may still drain"
+    upgrade_ended(tmp_path)
+    assert begun_upgrade(tmp_path, {"s1": 8, "s2": 10}) == {"s1": 8, "s2": 10}
+
+
+@pytest.mark.parametrize("content", [b"{", b"[1]"])
+def test_a_damaged_file_of_an_upgrade_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "upgrade.json").write_bytes(content)
+    with pytest.raises(StorageError, match=r"upgrade.json is damaged; remove it"):
+        begun_upgrade(tmp_path, {"s1": 1})
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="with --started-before no file is needed"):
+        begun_upgrade(tmp_path / "gone", {"s1": 1})
 
 
 def test_a_server_is_supervised_while_domain_up_holds_its_lock_and_the_process_is_its_own(tmp_path: Path) -> None:

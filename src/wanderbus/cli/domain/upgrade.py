@@ -8,7 +8,6 @@ import os
 import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence, Set
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -16,6 +15,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.balance.steps import RATE, Step, Steps, all_answering, progress_note
+from wanderbus.cli.domain.begun_upgrade import begun_upgrade, upgrade_ended
 from wanderbus.cli.domain.drain import wait_until_empty
 from wanderbus.cli.domain.servers_asked import (
     DomainFile,
@@ -33,7 +33,6 @@ from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.operator_rows import GroupInfo, ProcessInfo, ServerInfo
 from wanderbus.runtime.child_process import ChildProcess
-from wanderbus.runtime.system_random import wall_us
 from wanderbus.subscription import instant_us
 
 _LOOK_S: Final = 0.5
@@ -76,8 +75,8 @@ def upgrade(
     started_before: Annotated[
         str | None,
         typer.Option(
-            help="Leave out servers that were started later, as in 2026-11-21T10:00:00Z: goes on after Ctrl-C.",
-            show_default="now",
+            help="Leave out servers that were started later, as in 2026-11-21T10:00:00Z.",
+            show_default="the begin of the command, and of one that was interrupted",
         ),
     ] = None,
     move_groups: Annotated[
@@ -93,8 +92,8 @@ def upgrade(
     event is lost or repeated. Without a COMMAND, a server that 'domain up' runs on this computer is restarted by that;
     for others the command says what to do, and waits. Publishes to the channels that a server leads wait while it is
     restarted. With --move-groups they wait for some round trips, twice. Sessions that cannot move stay, and their
-    devices connect again. Ctrl-C ends the command, and a line tells how to go on. Needs the role of administrator
-    elsewhere.
+    devices connect again. Ctrl-C ends the command; run again, it goes on with the servers that were not restarted yet.
+    Needs the role of administrator elsewhere.
 
     Example: wanderbus domain upgrade
 
@@ -111,23 +110,23 @@ def upgrade(
         raise typer.Exit(1)
 
 
-def _instant_us(text: str | None) -> int:
+def _instant_us(text: str | None) -> int | None:
     if text is None:
-        return wall_us()
+        return None
     if (instant := read_instant(text, "--started-before")) is None:
         raise ConfigurationError(f"--started-before: invalid time {text!r} (expected one as 2026-11-21T10:00:00Z)")
     return instant_us(instant)
 
 
 class _Upgrade:
-    """The restart of all servers that were started before a time."""
+    """The restart of all servers, or of those that were started before a time."""
 
     def __init__(
         self,
         connection: ConnectionOptions,
         file: Path | None,
         command: str | None,
-        before_us: int,
+        before_us: int | None,
         moves_groups: bool,
         *,
         json: bool,
@@ -135,6 +134,7 @@ class _Upgrade:
         self._connection = connection
         self._file = file
         self._domain = domain_of(file)
+        self._directory = connection.data_dir or existing_domain_file(file).parent
         self._command = command
         self._before_us = before_us
         self._moves_groups = moves_groups
@@ -149,11 +149,11 @@ class _Upgrade:
         """Restart the servers; return how many moves of channel groups failed."""
         loop = asyncio.get_running_loop()
         began, seen = loop.time(), await self._at_start()
-        restarted = 0
+        starts = {server: each.found.process.started_us for server, each in seen.items() if each.found is not None}
+        restarted, due = 0, self._due(starts)
         try:
-            for server, answer in seen.items():
-                assert answer.found is not None
-                if answer.found.process.started_us < self._before_us:
+            for server in seen:
+                if server in due:
                     await self._upgrade(server)
                     restarted += 1
                 else:
@@ -162,6 +162,8 @@ class _Upgrade:
         except (asyncio.CancelledError, WanderbusError):
             self._show_rest()
             raise
+        if self._before_us is None:
+            upgrade_ended(self._directory)
         seconds = loop.time() - began
         if self._json:
             print_json({"restarted": restarted, "seconds": seconds, "sessions_moved": self._moved})
@@ -169,6 +171,18 @@ class _Upgrade:
             several = f"{counted(restarted, 'server')} restarted in {seconds:.1f} s"
             print_line(f"{several}, {counted(self._moved, 'session')} moved")
         return self._failed
+
+    def _due(self, starts: Mapping[str, int]) -> list[str]:
+        """Return the servers that are to be restarted."""
+        if self._before_us is not None:
+            return [server for server, start in starts.items() if start < self._before_us]
+        before = begun_upgrade(self._directory, starts)
+        due = [server for server, start in starts.items() if start == before.get(server)]
+        if len(due) < len(starts):
+            self._note(
+                "continuing", "goes on with the interrupted upgrade; run the command again afterwards to restart all"
+            )
+        return due
 
     async def _upgrade(self, server: str) -> None:
         """Drain a server, restart it, and let it take sessions again."""
@@ -237,8 +251,7 @@ class _Upgrade:
             self._note("waiting", f"{server} is empty: restart it now; this command waits until it is back")
 
     def _is_supervised(self, server: str, pid: int) -> bool:
-        directory = self._connection.data_dir or existing_domain_file(self._file).parent
-        return is_supervised(directory, server, pid)
+        return is_supervised(self._directory, server, pid)
 
     async def _at_start(self) -> Answers:
         """Return the answers of all servers, and note the links that they have, and are to have after each restart.
@@ -277,8 +290,7 @@ class _Upgrade:
         if self._away:
             groups = ", ".join(str(step.group) for step in self._away)
             self._note("moved", f"{self._away[0].source} led these channel groups before: {groups}")
-        since = datetime.fromtimestamp(self._before_us / 1e6, UTC).isoformat(timespec="milliseconds")
-        self._note("interrupted", f"go on with the option --started-before {since}")
+        self._note("interrupted", "run the command again: it leaves out the servers that were restarted")
 
     async def _seen(self) -> Answers:
         return await ask_all(self._connection, self._file, _seen_by)
