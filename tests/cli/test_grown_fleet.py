@@ -54,9 +54,7 @@ def test_j11_a_server_joins_and_one_leaves_and_every_event_arrives_once(fleet: F
 
     status, out, _ = fleet.run("domain", "add", "s4", "--json", *fleet.operator()[-2:])
     place = json.loads(out)["sip"]
-    options = ("--event-domain", "fleet/domain.toml", "--event-server", "s4", "--data-dir", "fleet/data/s4")
-    added = fleet.start("up", *options, "--users", "users", "--admin", "alice")
-    assert read_line(added) == f"ready sip:{place}"
+    assert read_line(fleet.supervisor) == f"ready s4 sip:{place}", "'domain up' starts it"
     go_on()
     for each in SERVERS:
         restart(fleet, each)
@@ -65,6 +63,7 @@ def test_j11_a_server_joins_and_one_leaves_and_every_event_arrives_once(fleet: F
     assert (status, err, out.splitlines()[-1].split()[:2]) == (0, "", ["s4", "3/3"]), out
     assert fleet.run("domain", "move", "News", "s4", *fleet.operator())[0] == 0
     fleet.places["s4"] = place
+    added = fleet.pid("s4")
     late = fleet.start("sub", "News", "--json", *fleet.visiting("s4", "bob", "hunter2"), "--state-dir", "late")
     assert "subscribed to News" in read_ready(late)
     status, out, err = fleet.run("domain", "remove", "s4", *fleet.operator())
@@ -74,8 +73,7 @@ def test_j11_a_server_joins_and_one_leaves_and_every_event_arrives_once(fleet: F
     assert status == 0, (out, err)
     assert "s4 has left the domain of" in out
     assert fleet.run("domain", "remove", "s4", *fleet.operator())[0] == 0
-    added.terminate()
-    ended(added)
+    assert gone([added])
     restart(fleet, *SERVERS)
     go_on()
     for one, found, reader in zip(publishing, received, readers, strict=True):

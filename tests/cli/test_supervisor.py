@@ -48,6 +48,12 @@ class Noted(SupervisorReports):
     def restarting(self, server: str, why: str, pause_s: float) -> None:
         self._note("restarting", server, why, pause_s)
 
+    def joins(self, server: str) -> None:
+        self._note("joins", server)
+
+    def leaves(self, server: str) -> None:
+        self._note("leaves", server)
+
     def line(self, server: str, line: str) -> None:
         self._note("line", server, line)
 
@@ -101,6 +107,33 @@ async def test_a_server_that_ends_is_started_again_with_pauses_that_grow() -> No
     ]
     assert ("line", "s2", "a warning") in reports.noted
     assert reports.noted.count(("all",)) == 1
+
+
+@on_a_loop
+async def test_j11_a_server_that_joins_is_started_and_one_that_has_left_is_ended_and_the_others_go_on() -> None:
+    reports = Noted()
+    domain = supervisor(reports, s1=STAYS, s2=STAYS)
+    running = asyncio.create_task(domain.run())
+    await reports.until(lambda: ("all",) in reports.noted)
+    scripts = {"s1": STAYS, "s3": STAYS, "s4": f"echo '{FAILS}' >&2; exit 2"}
+    for _ in range(2):
+        domain.follow({name: ["sh", "-c", script] for name, script in scripts.items()}, {"s2"})
+    way = "ended with exit status 2: the port is taken"
+    cannot_run = f"server s4 {way}; it is not started again, and the other servers go on"
+    for wanted in (("ready", "s3", "sip:127.0.0.1:5060"), ("line", "s4", cannot_run)):
+        await reports.until(functools.partial(reports.noted.__contains__, wanted))
+    first, second, third, fourth = domain.runners
+    async with asyncio.timeout(WAIT_S):
+        while second.pid is not None:
+            await asyncio.sleep(0.01)
+    pids = [first.pid, third.pid]
+    assert all(map(is_running, pids))
+    assert fourth.pid is None
+    noted = [each for each in reports.noted if each[0] in ("joins", "leaves", "restarting")]
+    assert noted == [("leaves", "s2"), ("joins", "s3"), ("joins", "s4")]
+    domain.stop()
+    await asyncio.wait_for(running, WAIT_S)
+    assert not any(map(is_running, pids))
 
 
 @pytest.mark.parametrize(("status", "attempts"), [(1, 3), (2, 1)])

@@ -9,6 +9,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.domain.servers_asked import RESTART_ADVICE, DomainFile, existing_domain_file
+from wanderbus.cli.domain.up import runs_here
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.domain_file import add_server, key_file
@@ -37,7 +38,8 @@ def add(
     """Add a server to the file of a domain, and write its key beside it.
 
     The domain stays up: start the new server with the changed file, then copy the file to all others and restart them,
-    one after the other. It serves users at once, and leads channel groups once they are moved to it.
+    one after the other. A 'domain up' that runs starts it by itself. It serves users at once, and leads channel groups
+    once they are moved to it.
 
     Example: wanderbus domain add s4
 
@@ -53,4 +55,5 @@ def add(
         return
     agents = "" if added.sip is None else f", {added.sip} for agents"
     print_line(f"{file} has {server} at {added.address}{agents}; its key is {key_file(file, server)}")
-    print_line(f"next: start {server} with this file, then {RESTART_ADVICE}")
+    starts = f"'domain up', which runs, starts {server}" if runs_here(file.parent) else f"start {server} with this file"
+    print_line(f"next: {starts}, then {RESTART_ADVICE}")

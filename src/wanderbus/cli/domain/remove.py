@@ -14,6 +14,7 @@ from wanderbus.cli.domain.drain import drained
 from wanderbus.cli.domain.move import moved_group
 from wanderbus.cli.domain.servers_asked import RESTART_ADVICE, DomainFile, ask_all, existing_domain_file, moved_groups
 from wanderbus.cli.domain.status import leaders_by
+from wanderbus.cli.domain.up import runs_here
 from wanderbus.cli.output import counted, print_json, print_line, print_progress, run_async
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError, NoResponse
@@ -44,8 +45,9 @@ def remove(
     """Write into the domain's file that a server has left, once it has no sessions and groups, and all have its events.
 
     Otherwise the file stays as it is, and each line says what is missing and which command helps; exit status 1. With
-    --drain the command runs these itself. It can be interrupted and repeated. Afterwards stop the server, copy the file
-    to all others and restart them, one after the other. Needs the role of administrator elsewhere.
+    --drain the command runs these itself. It can be interrupted and repeated. Afterwards stop the server, unless a
+    'domain up' that runs does so, copy the file to all others and restart them, one after the other. Needs the role of
+    administrator elsewhere.
 
     Example: wanderbus domain remove s3 --drain
 
@@ -80,8 +82,9 @@ def _check_others(file: Path, domain: EventDomain, server: str) -> None:
 
 def _next_steps(file: Path, server: str) -> Iterator[str]:
     yield f"{server} has left the domain of {file}"
+    stops = f"'domain up', which runs, ends {server}" if runs_here(file.parent) else f"stop {server}"
     yield (
-        f"next: stop {server}, then {RESTART_ADVICE}. The data directory of {server} has the earlier events of the "
+        f"next: {stops}, then {RESTART_ADVICE}. The data directory of {server} has the earlier events of the "
         "channels that it led: keep it, or its lake, for history"
     )
 

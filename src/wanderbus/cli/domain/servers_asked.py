@@ -30,8 +30,7 @@ DomainFile = Annotated[
 ]
 
 RESTART_ADVICE: Final = (
-    "restart all other servers with this file, one after the other, as 'wanderbus domain upgrade' does. Where "
-    "'wanderbus domain up' runs them, end it and start it again"
+    "restart all other servers with this file, one after the other, as 'wanderbus domain upgrade' does"
 )
 """Advice for whoever has changed the servers in the file."""
 

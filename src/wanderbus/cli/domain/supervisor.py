@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +40,12 @@ class SupervisorReports:
 
     def restarting(self, server: str, why: str, pause_s: float) -> None:
         """Report that a server has ended and is started again after a pause."""
+
+    def joins(self, server: str) -> None:
+        """Report that a server is started because it is new."""
+
+    def leaves(self, server: str) -> None:
+        """Report that a server is ended because it has left."""
 
     def line(self, server: str, line: str) -> None:
         """Report a line of a server's standard error, other than its last error."""
@@ -119,6 +125,11 @@ class ServerRunner:
             await _event_within(self._stopped, pause_s)
             pause_s = min(PAUSE_S_MAX, 2 * pause_s)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether no other process is started."""
+        return self._stopped.is_set()
+
     def stop(self) -> None:
         """Ask the process to end, and start no other."""
         self._stopped.set()
@@ -177,13 +188,36 @@ class Supervisor:
         self, commands: Mapping[str, Sequence[str]], reports: SupervisorReports, *, pause_s_min: float = PAUSE_S_MIN
     ) -> None:
         self._reports = reports
+        self._pause_s_min = pause_s_min
         self._not_ready = set(commands)
-        self.runners = [
-            ServerRunner(name, command, reports, self._on_ready, pause_s_min=pause_s_min)
-            for name, command in commands.items()
-        ]
+        self.runners = [self._runner(name, command) for name, command in commands.items()]
+        self._joined: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
+
+    def _runner(self, name: str, command: Sequence[str]) -> ServerRunner:
+        return ServerRunner(name, command, self._reports, self._on_ready, pause_s_min=self._pause_s_min)
+
+    def follow(self, commands: Mapping[str, Sequence[str]], left: Container[str]) -> None:
+        """Start the servers that are new in ``commands``, and end those that have ``left``."""
+        if self._stopping.is_set():
+            return
+        for runner in self.runners:
+            if runner.name in left and not runner.is_stopped:
+                self._reports.leaves(runner.name)
+                runner.stop()
+        for name in sorted(commands.keys() - {runner.name for runner in self.runners}):
+            self._reports.joins(name)
+            runner = self._runner(name, commands[name])
+            self.runners.append(runner)
+            self._joined.add(asyncio.create_task(self._run_joined(runner), name=f"server {name}"))
+
+    async def _run_joined(self, runner: ServerRunner) -> None:
+        """Run a server that is new; if it cannot run, the others go on."""
+        try:
+            await runner.run()
+        except WanderbusError as error:
+            self._reports.line(runner.name, f"{error}; it is not started again, and the other servers go on")
 
     def stop(self) -> None:
         """End all servers; with the second call, kill them."""
@@ -199,10 +233,14 @@ class Supervisor:
         running = {asyncio.create_task(each.run(), name=f"server {each.name}") for each in self.runners}
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait({*running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            failed, waiting = False, {*running, stopping}
+            while not failed and stopping in waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                failed = any(task.exception() for task in done)
             for runner in self.runners:
                 runner.stop()
             hurrying = asyncio.create_task(self._hurry.wait())
+            running |= self._joined
             ended = asyncio.create_task(_all_done(running))
             await asyncio.wait({ended, hurrying}, timeout=END_S_MAX, return_when=asyncio.FIRST_COMPLETED)
             hurrying.cancel()
@@ -215,7 +253,7 @@ class Supervisor:
             stopping.cancel()
             for runner in self.runners:
                 runner.kill()
-            for task in running:
+            for task in running | self._joined:
                 task.cancel()
 
     def _on_ready(self, server: str) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -16,6 +16,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.domain.options import FormerFile, SIPPort
+from wanderbus.cli.domain.servers_asked import RESTART_ADVICE
 from wanderbus.cli.domain.supervisor import Ready, ServerCannotRunError, Supervisor, SupervisorReports
 from wanderbus.cli.output import (
     EndedBySignal,
@@ -50,6 +51,12 @@ _LOCK: Final = "running"
 _PER_SERVER: Final = ("--host", "--port", "--data-dir", "--event-domain", "--event-server", "--event-key")
 _FOR_ALL: Final = ("--users", "--admin", "--domain", "--json")
 _NAME: Final = "localhost"
+
+_LOOK_S: Final = 1.0
+"""Pause until the file of the domain is looked at again."""
+
+Commands = Callable[[EventDomainSettings], dict[str, list[str]]]
+"""Returns the command lines of the servers of a domain."""
 
 DataDir = Annotated[
     Path | None,
@@ -117,15 +124,18 @@ def up(
         read_users(users, domain=domain.name)
         domain = _grown(domain, file, size or 0)
         for_all = ["--users", str(users), *(word for each in admin or [] for word in ("--admin", each))]
-        commands = {
-            server: [
-                *(sys.executable, "-m", "wanderbus", "up", "--event-domain", str(file), "--event-server", server),
-                *("--data-dir", str(data_directory(directory, server)), "--json", *for_all, *(options or [])),
-            ]
-            for server in domain.present
-        }
+
+        def commands(domain: EventDomainSettings) -> dict[str, list[str]]:
+            return {
+                server: [
+                    *(sys.executable, "-m", "wanderbus", "up", "--event-domain", str(file), "--event-server", server),
+                    *("--data-dir", str(data_directory(directory, server)), "--json", *for_all, *(options or [])),
+                ]
+                for server in domain.present
+            }
+
         try:
-            run_async(_run(Supervisor(commands, _Printed(domain, as_json=json))))
+            run_async(_run(Supervisor(commands(domain), _Printed(domain, as_json=json)), file, commands))
         except ServerCannotRunError as error:
             raise WanderbusError(f"{error}; servers.{error.server} in {file} has its addresses") from None
 
@@ -193,25 +203,32 @@ def _lock(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def runs_here(directory: Path) -> bool:
+    """Return whether ``domain up`` runs the domain in ``directory``."""
+    lock = directory / _LOCK
+    try:
+        descriptor = lock_file(lock) if lock.exists() else -1
+    except OSError:
+        return False
+    if descriptor is not None and descriptor >= 0:
+        os.close(descriptor)
+    return descriptor is None
+
+
 def is_supervised(directory: Path, server: str, pid: int) -> bool:
     """Return whether ``domain up`` runs the domain in ``directory``, and process ``pid`` here is its ``server``.
 
     The id that a server in a container names may be that of another process here, and somebody may have started the
     server by itself.
     """
-    lock = directory / _LOCK
     try:
-        descriptor = lock_file(lock) if lock.exists() else -1
-        if descriptor is None:
-            return lock.read_text() == str(parent_of(pid)) and server in arguments_of(pid)
+        is_parent = runs_here(directory) and (directory / _LOCK).read_text() == str(parent_of(pid))
     except OSError:
         return False
-    if descriptor >= 0:
-        os.close(descriptor)
-    return False
+    return is_parent and server in arguments_of(pid)
 
 
-async def _run(supervisor: Supervisor) -> None:
+async def _run(supervisor: Supervisor, file: Path, commands: Commands) -> None:
     """Run the servers until SIGINT, SIGTERM or SIGHUP; end them and return, after SIGHUP with its status."""
     received: list[int] = []
 
@@ -223,9 +240,38 @@ async def _run(supervisor: Supervisor) -> None:
         # A signal that the shell ignores (nohup, background job) stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, end, number)
-    await supervisor.run()
+    following = asyncio.create_task(_follow(supervisor, file, commands))
+    try:
+        await supervisor.run()
+    finally:
+        following.cancel()
     if received[:1] == [signal.SIGHUP]:
         raise EndedBySignal(signal.SIGHUP)
+
+
+async def _follow(supervisor: Supervisor, file: Path, commands: Commands) -> None:
+    """Run the servers that are in the file of the domain: some join, and some leave."""
+    known = _content(file)
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        if (content := _content(file)) in (known, None):
+            continue
+        known = content
+        try:
+            domain = read_domain(file).settings
+            _check_domain(domain, file, None, None, None)
+        except WanderbusError as error:
+            print_progress(f"{error}; the servers go on as before")
+        else:
+            supervisor.follow(commands(domain), domain.servers.keys() - domain.present.keys())
+
+
+def _content(file: Path) -> bytes | None:
+    """Return the content of a file, None as long as it cannot be read."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
 
 
 class _Printed(SupervisorReports):
@@ -251,14 +297,22 @@ class _Printed(SupervisorReports):
             self._print(f"all servers of {self._domain.name} are ready: {', '.join(servers)}")
 
     def restarting(self, server: str, why: str, pause_s: float) -> None:
-        line = f"server {server} {why}; it is started again in {pause_s:g} s"
-        if self._as_json:
-            print_progress_json("restarting", line)
-        else:
-            print_progress(line)
+        self._note("restarting", f"server {server} {why}; it is started again in {pause_s:g} s")
+
+    def joins(self, server: str) -> None:
+        self._note("joins", f"{server} joins the domain; {RESTART_ADVICE}")
+
+    def leaves(self, server: str) -> None:
+        self._note("leaves", f"{server} has left the domain, and ends")
 
     def line(self, server: str, line: str) -> None:
         print_unchanged(f"{server}: {line}")
+
+    def _note(self, word: str, line: str) -> None:
+        if self._as_json:
+            print_progress_json(word, line)
+        else:
+            print_progress(line)
 
     # The servers go on when nobody reads the output any more, or its disk is full.
 
