@@ -160,7 +160,7 @@ class LedGroup(msgspec.Struct, frozen=True, array_like=True):
 
     group: int
     server: str
-    epoch: int
+    epoch: Number
     former: str
     forced: bool = False
     earlier: tuple[Leadership, ...] = ()
@@ -174,7 +174,7 @@ class MovingGroup(msgspec.Struct, frozen=True, array_like=True):
 
     group: int
     target: str
-    epoch: int
+    epoch: Number
     attempt: int
     forced: bool = False
 

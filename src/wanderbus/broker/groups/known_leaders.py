@@ -174,7 +174,7 @@ class KnownLeaders:
         """Take a message of a leader: adopt leaders first, then give up and begin preparations."""
         match given.message:
             case GroupLeaders():
-                for each in given.message.led:
+                for each in {each.group: each for each in given.message.led}.values():
                     self._adopt_if_true(given, each, given.message.head)
                 self._follow(given, given.message)
             case GroupPublishers():
@@ -184,6 +184,8 @@ class KnownLeaders:
         """Adopt a leader if the present one says so, or the new one itself; if the present one was gone, anyone may."""
         table = self._channels.directory.table
         if not 0 <= led.group < len(table.leaders) or led.server not in table.servers:
+            return
+        if led.former not in (self._channels.server, *self._channels.others, *self._channels.left):
             return
         present = table.leaders[led.group]
         if led.epoch <= present.epoch:
@@ -202,7 +204,7 @@ class KnownLeaders:
             if is_given_up and self._decides(group, row) == given.leader:
                 self.stay(group)
         for group, each in begun.items():
-            if not 0 <= group < len(leaders):
+            if not 0 <= group < len(leaders) or each.target not in self._channels.directory.table.servers:
                 continue
             decides = each.target if each.forced else leaders[group].server
             report = partial(self._reply, given.leader, given.link, each)

@@ -13,14 +13,20 @@ import msgspec
 
 from wanderbus.broker.queues.queue import NUMBERS_OF_BLOCK, SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
-from wanderbus.broker.queues.stored_blocks import Block, QueuePiece
+from wanderbus.broker.queues.stored_blocks import Block, QueuePiece, StoredGap
 from wanderbus.broker.state.rows import EventRow
+from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import EventId
+from wanderbus.limits import EVENT_TIME_US_MAX
+from wanderbus.protocol import decode_event
 
 _ITEM_BYTES: Final = 64
 """Size that is counted for each notification beside its event, and for each gap beside its numbers."""
 
 _NUMBER_BYTES: Final = 5
+
+COUNT_MAX: Final = 2**62
+"""Largest number that is taken from another server: what is counted on from there still fits the log and the lake."""
 
 
 class LeftQueue:
@@ -85,6 +91,8 @@ def subscriptions_of(piece: QueuePiece) -> set[str]:
 
 def is_sound(piece: QueuePiece) -> bool:
     """Return whether a piece of another server can be added to a queue: each item in its place, with its event."""
+    if not all(map(_is_event, piece.events)):
+        return False
     events, last = {row.id for row in piece.events}, piece.after
     for number, block in piece.blocks:
         first, end = number * NUMBERS_OF_BLOCK, (number + 1) * NUMBERS_OF_BLOCK
@@ -99,11 +107,29 @@ def is_sound(piece: QueuePiece) -> bool:
             if EventId(*block.origins[each.origin], each.number) not in events:
                 return False
             last = at
-        if not all(
-            max(piece.after + 1, first) <= each.number < end and each.number <= each.last for each in block.gaps
-        ):
+        if not _are_gaps(block.gaps, max(piece.after + 1, first), end):
             return False
     return last <= piece.through
+
+
+def _are_gaps(gaps: Sequence[StoredGap], first: int, end: int) -> bool:
+    """Return whether gaps begin from number ``first`` on and before ``end``, and count what is in them."""
+    begins = {(each.subscription, each.number) for each in gaps}
+    return len(begins) == len(gaps) and all(
+        first <= each.number < end
+        and each.number <= each.last <= COUNT_MAX
+        and all(0 <= count <= COUNT_MAX for count in each.lost.values())
+        and all(0 <= place <= each.last - each.number for places in each.numbers.values() for place in places)
+        for each in gaps
+    )
+
+
+def _is_event(row: EventRow) -> bool:
+    try:
+        decode_event(row.data)
+    except RemoteProtocolError:
+        return False
+    return 0 <= row.at_us <= EVENT_TIME_US_MAX
 
 
 def counted(queue: SessionQueue, through: int) -> tuple[int, int, int]:

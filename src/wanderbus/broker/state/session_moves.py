@@ -157,8 +157,10 @@ def _import_session(state: BrokerState, record: records.SessionImported) -> None
         device_of = device_key(session.user, publisher.device)
         key = publisher_key(device_of, outbox=publisher.outbox, decentralised=publisher.decentralised)
         _add_publisher(state, key, publisher.row)
+    added = state.queue.take_over(session.key, QueuePiece(blocks=exported.blocks, events=exported.events))
+    session.waiting, session.queued = len(added), sum(each.waiting for each in added)
+    session.queued_bytes = sum(len(each.event.data) for each in added)
     state.queued_bytes += session.queued_bytes
-    state.queue.take_over(session.key, QueuePiece(blocks=exported.blocks, events=exported.events))
 
 
 def _continue_queue(state: BrokerState, record: records.QueueContinued) -> None:

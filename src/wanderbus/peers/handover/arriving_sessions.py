@@ -18,10 +18,12 @@ from wanderbus.broker.sessions.handover_messages import (
     SessionMoveRefused,
     SessionOwned,
 )
+from wanderbus.broker.sessions.sound_export import is_sound_export
 from wanderbus.broker.state.exported_session import decode_export, decode_piece
 from wanderbus.broker.state.rows import session_key, session_of
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.peers.handover.leaving_sessions import MOVES_MAX
 from wanderbus.peers.handover.messages import (
     VERSION,
     Message,
@@ -172,35 +174,42 @@ class ArrivingSessions:
 
     def _await(self, server: str, move: Move, data: bytes) -> None:
         offered = decode_offer(data)
-        if any((each.owner, each.session) != move.key for each in offered):
+        is_own = all((each.owner, each.session) == move.key for each in offered)
+        if not is_own or self._are_foreign({each.id for each in offered}, move):
             raise RemoteProtocolError("an offer has a subscription of another session", None)
-        if self._state.is_draining:
-            self._send(server, MoveRefused(move, f"{self._state.server} is draining"))
-            return
-        if move.key in self._leaving:
-            self._send(server, MoveRefused(move, f"the session is on its way from {self._state.server}"))
-            return
-        key = session_key(*move.key)
-        target = self._state.left_for(key)
-        if target not in (None, server):
-            self._send(server, MoveRefused(move, f"the session is on its way to {target}"))
-            return
-        awaited = self._state.awaited.get(key)
-        if awaited is not None and awaited.source != server:
-            self._send(server, MoveRefused(move, f"the session is awaited from {awaited.source}"))
+        if reason := self._obstacle(server, move):
+            self._send(server, MoveRefused(move, reason))
             return
         self._sources[move.key] = server, move
         self._emit(AwaitSession(*move.key, move.owner_epoch, server, offered))
+
+    def _obstacle(self, server: str, move: Move) -> str:
+        """Return why this server cannot await a session from ``server``, "" if it can."""
+        key, state = session_key(*move.key), self._state
+        if state.is_draining:
+            return f"{state.server} is draining"
+        if move.key in self._leaving:
+            return f"the session is on its way from {state.server}"
+        if (target := state.left_for(key)) not in (None, server):
+            return f"the session is on its way to {target}"
+        if (awaited := state.awaited.get(key)) is not None and awaited.source != server:
+            return f"the session is awaited from {awaited.source}"
+        if sum(row.source == server for other, row in state.awaited.items() if other != key) >= MOVES_MAX:
+            return f"{MOVES_MAX} sessions are on their way already; try again later"
+        return ""
 
     def _import(self, server: str, move: Move, data: bytes) -> None:
         """Import a session that this server awaits from ``server``, or has from there already."""
         exported = decode_export(data)
         session = exported.session
-        if (session.user, session.name, session.owner_epoch, exported.source) != (*move.key, move.owner_epoch, server):
+        owner = session.user, session.name, session.owner_epoch, exported.source
+        if owner != (*move.key, move.owner_epoch, server):
             raise RemoteProtocolError("an export is that of another session", None)
         first = QueuePiece(0, session.next, exported.blocks, exported.events)
         rows = (*exported.subscriptions, *exported.ended)
         self._check_piece(move, first, {row.subscription.id for row in rows})
+        if not is_sound_export(exported):
+            raise RemoteProtocolError("an export contradicts itself", None)
         awaited, here = self._state.awaited.get(session.key), self._state.sessions.get(session.key)
         is_awaited = awaited is not None and (awaited.source, awaited.owner_epoch) == (server, move.owner_epoch)
         is_here = here is not None and not here.is_fenced and here.owner_epoch == move.owner_epoch
@@ -231,14 +240,17 @@ class ArrivingSessions:
 
     def _check_piece(self, move: Move, piece: QueuePiece, named: Set[str] = frozenset()) -> None:
         """Raise :class:`RemoteProtocolError` for an invalid piece, and for subscriptions of another session in it."""
-        foreign = any(self._is_foreign(each, move) for each in named | subscriptions_of(piece))
-        if foreign or not is_sound(piece):
+        if self._are_foreign(named | subscriptions_of(piece), move) or not is_sound(piece):
             raise RemoteProtocolError("a piece of a queue is not one of this session", None)
 
-    def _is_foreign(self, identity: str, move: Move) -> bool:
-        """Return whether a subscription is known here as one of another session."""
-        row = self._state.known(identity)
-        return row is not None and (row.subscription.owner, row.subscription.session) != move.key
+    def _are_foreign(self, identities: Set[str], move: Move) -> bool:
+        """Return whether any of these subscriptions is known here as one of another session, or is awaited with one."""
+        rows = [row.subscription for each in identities if (row := self._state.known(each)) is not None]
+        key = session_key(*move.key)
+        others = (row.subscriptions for other, row in self._state.awaited.items() if other != key)
+        return any((each.owner, each.session) != move.key for each in rows) or any(
+            each.id in identities for several in others for each in several
+        )
 
     def _send(self, server: str, message: Message) -> None:
         self._links.send(server, encode(message), self._emit)

@@ -1,0 +1,150 @@
+"""A server of the domain that lies about sessions reaches no other session, and ends nobody (docs/SECURITY.md)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from tests.broker.desk import ALICE, BOB
+from tests.peers.handover_town import KEY, Town
+from wanderbus.broker.queues.stored_blocks import StoredGap
+from wanderbus.broker.state.exported_session import decode_export, encode_export, encode_piece
+from wanderbus.peers.handover import arriving_sessions
+from wanderbus.peers.handover.messages import (
+    Content,
+    Move,
+    MoveRefused,
+    encode_offer,
+    parts_of,
+)
+from wanderbus.subscription import Subscription
+
+LIES: Final[dict[type, tuple[Any, ...]]] = {
+    bool: (True, False),
+    int: (2**64 - 1, 2**63, -1, 0),
+    str: ("", "?"),
+    bytes: (b"", b"?"),
+    list: ([],),
+    dict: ({},),
+    type(None): (5, "x"),
+}
+STRIDES: Final[dict[Content, int]] = {"export": 3, "rest": 1}
+"""One of so many lies is tried: without a common divisor with the lies of a kind."""
+
+
+def lies_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield each place in a decoded message, with something else for it; of a list also one item twice."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in items:
+        yield from lies_in(each, (*path, key))
+    more = ([*value, value[-1]],) if isinstance(value, list) and value else ()
+    yield from ((path, lie) for lie in (*LIES.get(type(value), ()), *more) if lie != value)
+
+
+def with_lie(value: Any, path: tuple[Any, ...], lie: Any) -> Any:
+    if not path:
+        return lie
+    changed = copy.copy(value)
+    changed[path[0]] = with_lie(value[path[0]], path[1:], lie)
+    return changed
+
+
+def leaving_town(what: Content) -> tuple[Town, bytes]:
+    """Return a town and the export of the session that has left south, or the rest of its queue."""
+    town = Town(waiting=4, piece_bytes=300 if what == "rest" else 10_000)
+    south = town["south"].broker.state
+    town["south"].move()
+    while not town["north"].has_session if what == "rest" else not south.exports:
+        town.deliver()
+    town.sent.clear()
+    if what == "export":
+        return town, south.exports[KEY].export
+    left = south.queue.left(KEY)
+    assert left is not None
+    piece = left.piece(2, 10_000)
+    ((number, block),) = piece.blocks
+    gap = StoredGap(block.matches[0].subscriptions[0], 3, 3, {"limit": 1}, {"limit": (0,)})
+    block = msgspec.structs.replace(block, entries=block.entries[1:], gaps=(gap,))
+    return town, encode_piece(msgspec.structs.replace(piece, blocks=((number, block),), events=piece.events[1:]))
+
+
+def use(town: Town) -> None:
+    """Let the target serve the session, store it, and start again."""
+    north = town["north"]
+    north.save()
+    north.publish(north.attach(BOB, "desk", epoch=9), 7)
+    phone = north.attach(ALICE, "phone", epoch=9)
+    north.take(phone, 4)
+    north.later(100.0)
+    town.crash("north", with_rows=True)
+    town.crash("north")
+    town.run()
+    north.move("east")
+    town.run()
+
+
+@pytest.mark.parametrize("what", ["export", "rest"])
+def test_no_lie_in_a_session_ends_the_server_that_it_goes_to(what: Content) -> None:
+    true = leaving_town(what)[1]
+    lies = list(lies_in(msgspec.msgpack.decode(true)))[:: STRIDES[what]]
+    closed = 0
+    for path, lie in lies:
+        town, data = leaving_town(what)
+        move = Move(ALICE, "default", town["south"].broker.state.sessions[KEY].owner_epoch)
+        lied = msgspec.msgpack.encode(with_lie(msgspec.msgpack.decode(data), path, lie))
+        before = len(town["north"].log)
+        town.say("south", "north", *parts_of(move, what, lied))
+        if town["north"].closed:
+            closed += 1
+            assert len(town["north"].log) == before, (path, lie)
+        else:
+            use(town)
+    assert len(lies) / 4 < closed < len(lies)
+
+
+def test_a_target_counts_what_waits_in_a_session() -> None:
+    """Something would have to give way until the limits hold, and nothing would be there."""
+    town, data = leaving_town("export")
+    exported = decode_export(data)
+    false = msgspec.structs.replace(exported.session, waiting=2**40, queued=2**40, queued_bytes=2**40)
+    move = Move(ALICE, "default", exported.session.owner_epoch)
+    lied = encode_export(msgspec.structs.replace(exported, session=false))
+    town.say("south", "north", *parts_of(move, "export", lied))
+    row = town["north"].broker.state.sessions[KEY]
+    assert (row.waiting, row.queued, row.queued_bytes) == (4, 4, exported.session.queued_bytes)
+
+
+def test_an_offer_with_a_subscription_of_somebody_else_changes_nothing() -> None:
+    """The subscription would be wanted no longer once the offer is withdrawn."""
+    town = Town()
+    north = town["north"]
+    of_bob = north.subscribed(north.attach(BOB, "desk"))
+    town["south"].move()
+    town.deliver()
+    (awaited,) = north.broker.state.awaited.values()
+    length = len(north.log)
+    for taken in (of_bob, *awaited.subscriptions):
+        move = Move("sip:eve@example.org", "default", 9)
+        offered = msgspec.structs.replace(taken, owner=move.user)
+        town.say("east", "north", *parts_of(move, "offer", encode_offer((offered,))))
+        assert "a subscription of another session" in north.closed[-1].reason
+        assert len(north.log) == length
+        town.open("east", "north")
+
+
+def test_a_server_offers_no_more_sessions_than_can_be_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arriving_sessions, "MOVES_MAX", 2)
+    town = Town()
+    moves = [Move(f"sip:u{each}@example.org", "default", 9) for each in range(3)]
+    offered = [Subscription(f"east-{each}", move.user, "default", "Trade", "") for each, move in enumerate(moves)]
+    for move, subscription in zip(moves, offered, strict=True):
+        town.say("east", "north", *parts_of(move, "offer", encode_offer((subscription,))))
+    assert len(town["north"].broker.state.awaited) == 2
+    refused = [each for each in town.answers("north") if isinstance(each, MoveRefused)]
+    assert [(each.move, each.reason) for each in refused] == [
+        (moves[2], "2 sessions are on their way already; try again later")
+    ]
