@@ -115,7 +115,7 @@ class DomainRun(Run):
         own = {"drains": self._operator.drains, "group_moves": self._operator.group_moves}
         evidence |= {"homes": homes, "walks": list(found.walks), **own}
         self._served |= {"handovers": summary(found.walks), **{name: len(done) for name, done in own.items()}}
-        return journeys(evidence, self._display.state.published, quarantined)
+        return journeys(evidence, self._display.state.published, found.published_us, quarantined)
 
     async def _look_at_servers(self) -> dict[str, Any]:
         return {"sip": "wanderbus", "relay": "none", "relayed_datagrams": None, "servers": list(self.SERVERS)}

@@ -15,7 +15,7 @@ DUE: list[Key] = [(DEPARTURE, 1), (ARRIVAL, 1), (DEPARTURE, 4), (DEPARTURE, 7)]
 
 
 def audited(taken: list[Key]) -> dict[str, Any]:
-    """The result of a traveller who took these events in this order."""
+    """The result of a traveller who took these events in this order, a microsecond apart."""
     evidence: dict[str, list[dict[str, Any]]] = {
         "expected": [{"user": USER, "subject": subject, "row": row} for subject, row in DUE],
         "taken": [
@@ -29,8 +29,7 @@ def audited(taken: list[Key]) -> dict[str, Any]:
         "away": [{"user": USER, "from_us": 0, "to_us": 1_500_000, "why": "killed"}],
         "kills": [],
     }
-    [line] = journeys(evidence, 9)["travellers"]
-    return dict(line)
+    return journeys(evidence, 9, {(subject, row): row - 1_000 for subject, row in DUE})
 
 
 def counts(line: dict[str, Any]) -> tuple[int, ...]:
@@ -49,10 +48,18 @@ def counts(line: dict[str, Any]) -> tuple[int, ...]:
     ],
 )
 def test_each_fault_is_counted(taken: list[Key], found: tuple[int, ...]) -> None:
-    assert counts(audited(taken)) == found
+    assert counts(audited(taken)["travellers"][0]) == found
 
 
 def test_moves_and_times_away_are_measured() -> None:
-    line = audited(DUE)
+    [line] = audited(DUE)["travellers"]
     assert (line["moves"], line["healed"], line["healing_p50_ms"], line["away_s"]) == (2, 1, 50.0, 1.5)
-    assert line["latency_p50_ms"] is None
+
+
+def test_the_latency_is_that_of_the_first_commit_of_each_event() -> None:
+    result = audited([(ARRIVAL, 9), DUE[2], DUE[1], DUE[0], DUE[0]])
+    departures, arrivals = result["subjects"]
+    assert [(line["published"], line["takings"]) for line in (departures, arrivals)] == [(3, 3), (1, 2)]
+    assert (arrivals["latency_p50_ms"], arrivals["latency_max_ms"]) == (1.002, 1.002)
+    assert (departures["latency_p50_ms"], departures["latency_max_ms"]) == (pytest.approx(1.0005), 1.003)
+    assert result["totals"]["latency_p50_ms"] == result["travellers"][0]["latency_p50_ms"] == 1.002

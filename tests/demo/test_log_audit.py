@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from demo.log_audit import audit_logs, summary
-from tests.broker.desk import ALICE
+from tests.broker.desk import ALICE, BOB, Desk
 from tests.log_files import write_records
 from tests.peers.handover_town import NAMES, Town
 from wanderbus.broker.sessions.handover_messages import MoveSession
+from wanderbus.event import Event
+from wanderbus.protocol import Publish
 from wanderbus.records import decode_record
 
 
@@ -39,6 +41,7 @@ def connected() -> Town:
 def test_a_walk_is_followed_from_log_to_log(tmp_path: Path) -> None:
     found = audit_logs(walked(connected(), tmp_path), {ALICE: 2})
     assert found.faults == []
+    assert found.published_us == {}, "these events are no rows"
     [walk] = found.walks
     assert (walk["user"], walk["source"], walk["target"], walk["cause"]) == (ALICE, "south", "north", "drain")
     assert walk["gap_us"] == 250_000
@@ -63,3 +66,13 @@ def test_a_session_that_has_not_arrived_is_a_fault(tmp_path: Path) -> None:
         f"the logs have 1 matches of {ALICE} as handed over",
         f"the session of {ALICE} never came from south to north",
     ]
+
+
+def test_the_times_of_publishing_are_those_of_the_publisher_if_it_says_so(tmp_path: Path) -> None:
+    desk = Desk()
+    bob = desk.attach(BOB, "desk")
+    for row, published_us in ((1, None), (2, 7)):
+        desk.send(bob, Publish(row, Event("Departure", {"Row": row}, published_us=published_us)))
+    write_records(tmp_path / "south", [decode_record(each) for each in desk.log])
+    found = audit_logs({"south": tmp_path / "south"}, {})
+    assert found.published_us == {("Departure", 1): desk.broker.state.wall_us, ("Departure", 2): 7}
