@@ -12,10 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from harness.user_entries import followed, records_of
+from harness.user_entries import followed, published_in, records_of
 from wanderbus.pipeline.analytics.handovers import Handover
 from wanderbus.pipeline.analytics.user_fold import Fate
-from wanderbus.records import AnyRecord, Published
 
 Walk = dict[str, Any]
 """A handover of a user's session: {"user", "source", "target", "cause", "fenced_us", "imported_us", "gap_us"}."""
@@ -36,6 +35,8 @@ class LogAudit(NamedTuple):
 def audit_logs(logs: Mapping[str, Path], due: Mapping[str, int]) -> LogAudit:
     """Follow the sessions of the users through ``logs``, which are by server; ``due`` are notifications by user."""
     written = {server: records_of(log) for server, log in logs.items()}
+    events = (each for log in written.values() for each in published_in(log))
+    times = {(event.subject, row): at_us for event, at_us in events if isinstance(row := event.get("Row"), int)}
     walks: list[Walk] = []
     faults: list[str] = []
     for user, expected in due.items():
@@ -48,7 +49,7 @@ def audit_logs(logs: Mapping[str, Path], due: Mapping[str, int]) -> LogAudit:
             for each in handovers
             if each.fenced_us is not None and each.imported_us is None
         ]
-    return LogAudit(sorted(walks, key=lambda walk: int(walk["imported_us"])), faults, _published_us(written))
+    return LogAudit(sorted(walks, key=lambda walk: int(walk["imported_us"])), faults, times)
 
 
 def summary(walks: Sequence[Walk]) -> dict[str, Any]:
@@ -57,15 +58,6 @@ def summary(walks: Sequence[Walk]) -> dict[str, Any]:
     found = map(float, np.percentile(gaps_ms, [50, 95, 100])) if gaps_ms else (None,) * 3
     causes = Counter(walk["cause"] for walk in walks)
     return {"moved": len(walks), "causes": dict(causes), "gap_ms": dict(zip(("p50", "p95", "max"), found, strict=True))}
-
-
-def _published_us(written: Mapping[str, Iterable[AnyRecord]]) -> dict[tuple[str, int], int]:
-    times: dict[tuple[str, int], int] = {}
-    for record in (each for several in written.values() for each in several if isinstance(each, Published)):
-        row = (event := record.event).attributes.get("Row")
-        if isinstance(row, int):
-            times[event.subject, row] = event.published_us or record.received_us
-    return times
 
 
 def _faults(user: str, expected: int, fates: Sequence[Fate]) -> Iterable[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from wanderbus import records
 from wanderbus.broker.state.drops import drops_of
+from wanderbus.event import Event
 from wanderbus.pipeline.analytics.handovers import Handover
 from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking
 from wanderbus.pipeline.analytics.user_logs import UserLogs
@@ -21,6 +22,14 @@ def records_of(log: Path) -> list[records.AnyRecord]:
     """Return all records of a log."""
     frames = read_log(log, oldest_record(log), end_of_log(log))
     return [records.decode_record(frame.payload) for frame in frames]
+
+
+def published_in(log: Iterable[records.AnyRecord]) -> Iterator[tuple[Event, int]]:
+    """Yield the events that a server has accepted, each with the time at which it was published."""
+    for record in log:
+        if isinstance(record, records.Published):
+            event = record.event
+            yield event, event.published_us or record.received_us
 
 
 def followed(
