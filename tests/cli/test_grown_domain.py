@@ -64,6 +64,22 @@ def test_a_server_that_cannot_be_added_is_one_line(
     assert file.read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("server", "model", "is_told"),
+    [("s2", "decentralised", True), ("s2", "ordered", False), ("s3", "decentralised", False)],
+)
+def test_j11_the_next_step_is_urgent_if_one_leaves_that_spread_what_the_others_want(
+    file: Path, capsys: Output, server: str, model: str, is_told: bool
+) -> None:
+    file.write_text(f'model = "{model}"\n{file.read_text()}')
+    assert run(["domain", "add", "s3"]) == 0
+    leave_domain(file, server)
+    assert run(["domain", "remove", server, "--user", "sip:alice@example.org", "--password", "x"]) == 0
+    out = capsys.readouterr().out
+    assert f"{server} has left the domain" in out
+    assert ("publishes to these are refused with routes_unknown" in out) == is_told
+
+
 def test_j11_a_server_that_has_left_keeps_its_place_and_does_not_start(file: Path, capsys: Output) -> None:
     assert run(["domain", "add", "s3"]) == 0
     assert run(["domain", "add", "s4"]) == 0

@@ -67,7 +67,7 @@ def remove(
     if json:
         print_json({"server": server, "left": not missing, "missing": missing})
     else:
-        for line in missing or _next_steps(file, server):
+        for line in missing or _next_steps(file, domain, server):
             print_line(line)
     if missing:
         raise typer.Exit(1)
@@ -80,13 +80,18 @@ def _check_others(file: Path, domain: EventDomain, server: str) -> None:
     without_server(domain, server)
 
 
-def _next_steps(file: Path, server: str) -> Iterator[str]:
+def _next_steps(file: Path, domain: EventDomain, server: str) -> Iterator[str]:
     yield f"{server} has left the domain of {file}"
     stops = f"'domain up', which runs, ends {server}" if runs_here(file.parent) else f"stop {server}"
     yield (
         f"next: {stops}, then {RESTART_ADVICE}. The data directory of {server} has the earlier events of the "
         "channels that it led: keep it, or its lake, for history"
     )
+    if "decentralised" in domain.models and server in domain.settings.founders("resolution"):
+        yield (
+            f"do so without delay: {server} spread what servers want in decentralised channels. Until all others have "
+            "been restarted, publishes to these are refused with routes_unknown, and those to ordered channels wait"
+        )
 
 
 async def _empty(
