@@ -12,7 +12,10 @@ import pytest
 from tests.broker.desk import ALICE, BOB
 from tests.peers.handover_town import KEY, Town
 from wanderbus.broker.queues.stored_blocks import StoredGap
+from wanderbus.broker.sessions.handover import _behind
 from wanderbus.broker.state.exported_session import decode_export, encode_export, encode_piece
+from wanderbus.event import EventId
+from wanderbus.limits import NUMBER_MAX
 from wanderbus.peers.handover import arriving_sessions
 from wanderbus.peers.handover.messages import (
     Content,
@@ -21,6 +24,7 @@ from wanderbus.peers.handover.messages import (
     encode_offer,
     parts_of,
 )
+from wanderbus.records import Cut
 from wanderbus.subscription import Subscription
 
 LIES: Final[dict[type, tuple[Any, ...]]] = {
@@ -104,6 +108,21 @@ def test_no_lie_in_a_session_ends_the_server_that_it_goes_to(what: Content) -> N
         else:
             use(town)
     assert len(lies) / 4 < closed < len(lies)
+
+
+@pytest.mark.parametrize("epoch", [-1, 2**63, 2**64 - 1])
+def test_an_epoch_that_the_log_cannot_hold_closes_the_link(epoch: int) -> None:
+    town = Town()
+    town.say("south", "north", *parts_of(Move(ALICE, "default", epoch), "offer", encode_offer(())))
+    assert "not a message about a session that moves" in town["north"].closed[0].reason
+    assert not town["north"].broker.state.awaited
+
+
+def test_the_cut_behind_the_last_number_of_all_can_be_read_again() -> None:
+    """A server may give its event that number; the record of the next fence has the cut."""
+    end, last = EventId("east", 1, 5), EventId("east", 1, NUMBER_MAX)
+    cut = Cut(_behind(end, last), end)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(cut), type=Cut) == cut
 
 
 def test_a_target_counts_what_waits_in_a_session() -> None:

@@ -33,6 +33,7 @@ from wanderbus.broker.state.replays import is_arriving
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import EventId
+from wanderbus.limits import NUMBER_MAX
 from wanderbus.records import Cut
 
 
@@ -259,4 +260,6 @@ class Handover:
 
 def _behind(end: EventId, last: EventId | None) -> EventId:
     """Return the first event that has not come: all below ``end`` has, and so has ``last``."""
-    return end if last is None else max(end, EventId(last.origin, last.incarnation, last.number + 1))
+    if last is None:
+        return end
+    return max(end, EventId(last.origin, last.incarnation, min(last.number + 1, NUMBER_MAX)))

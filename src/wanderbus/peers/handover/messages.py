@@ -42,6 +42,7 @@ from wanderbus.broker.sessions.handover_messages import (
     Name,
     PastQuestion,
 )
+from wanderbus.event import Number
 from wanderbus.protocol.bases import decoded
 from wanderbus.subscription import Subscription
 
@@ -57,15 +58,13 @@ patterns move."""
 
 Content = Literal["offer", "export", "rest"]
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-
 
 class Move(msgspec.Struct, frozen=True, array_like=True):
     """A move of a session: the target owns it in ``owner_epoch``."""
 
     user: Name
     session: Name
-    owner_epoch: Count
+    owner_epoch: Number
 
     @property
     def key(self) -> tuple[str, str]:
@@ -78,7 +77,7 @@ class Part(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     move: Move
     what: Content
-    number: Count
+    number: Number
     is_last: bool
     data: bytes
 
@@ -87,7 +86,7 @@ class MoveReady(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Every event for the offered subscriptions reaches the target, which speaks ``version`` of these messages."""
 
     move: Move
-    version: Count = 1
+    version: Number = 1
 
 
 class MoveTaken(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -119,27 +118,27 @@ class MoveAwaited(msgspec.Struct, frozen=True, array_like=True, tag=6):
 class HeadAsked(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """Question for the end of the receiver's log."""
 
-    request: Count
+    request: Number
 
 
 class HeadAnswered(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """Answer to ``request``."""
 
-    request: Count
+    request: Number
     head: Head
 
 
 class PastAsked(msgspec.Struct, frozen=True, array_like=True, tag=9):
     """A device has come from the receiver to the sender."""
 
-    request: Count
+    request: Number
     question: PastQuestion
 
 
 class PastAnswered(msgspec.Struct, frozen=True, array_like=True, tag=10):
     """Answer to ``request``."""
 
-    request: Count
+    request: Number
     past: DevicePast
 
 
@@ -147,7 +146,7 @@ class RestWanted(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """The target owns the session durably, with its queue up to number ``through``, and wants the rest."""
 
     move: Move
-    through: Count
+    through: Number
 
 
 class DormantAsked(msgspec.Struct, frozen=True, array_like=True, tag=12):
