@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,13 @@ from wanderbus.broker.engine import requests
 from wanderbus.broker.explained import Explained
 from wanderbus.broker.explanation import Explanation
 from wanderbus.broker.history import catch_up
-from wanderbus.broker.sessions.handover_messages import FenceSession, ImportSession, SessionExported
+from wanderbus.broker.sessions.handover_messages import (
+    FenceSession,
+    ImportSession,
+    KeepSession,
+    SessionExported,
+    SessionMoveRefused,
+)
 from wanderbus.event import EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Inspect, Notify, NotifyGap, PublishAccepted, Renew, RequestRefused, Restrict, Unsubscribe
@@ -470,6 +477,26 @@ def test_t06_operators_see_whether_the_engine_answers_and_how_far_behind_it_is()
     (refused,) = answers(desk, bob, Inspect(1, "engine", None))
     assert isinstance(refused, RequestRefused)
     assert "role 'operator'" in refused.reason
+
+
+def test_l01_a_session_stays_while_the_engine_is_away_and_its_devices_are_served(desk: EngineDesk) -> None:
+    """They are turned away only once the engine has come to what was there when the session was about to leave."""
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    wanted = desk.subscribed(phone)
+    match_all(desk)
+    desk.publish(publisher, 1)
+    desk.is_away()
+    fence = FenceSession(ALICE, "default", 2, target="s2", subscriptions=(wanted.id,))
+    desk.give(fence)
+    outputs = desk.step(KeepSession(ALICE, "default"))
+    desk.perform(outputs)
+    (refused,) = [each for each in outputs if isinstance(each, SessionMoveRefused)]
+    assert re.search("its matching engine is [0-9]+ records? behind, and away: the engine is away", refused.reason)
+    desk.later(1.5)
+    match_all(desk)
+    assert desk.stream(phone) == [1]
+    desk.give(fence)
+    assert desk.broker.state.exports
 
 
 def test_t06_a_session_takes_the_events_along_that_waited_for_the_engine(desk: EngineDesk) -> None:

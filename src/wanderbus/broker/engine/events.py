@@ -134,7 +134,8 @@ class EngineEvents:
         if self.has_matched(offset):
             return ""
         reason = self.away_reason and f", and away: {self.away_reason}"
-        return f"its matching engine is {self.records_behind} records behind{reason}"
+        count = self.records_behind
+        return f"its matching engine is {count} record{'s' * (count != 1)} behind{reason}"
 
     @property
     def matched_below(self) -> int:

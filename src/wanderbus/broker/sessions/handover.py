@@ -42,8 +42,10 @@ class _Leaving:
 
     def __init__(self, given: FenceSession) -> None:
         self.given = given
+        self.end: int | None = None
+        """End of the log when everything below the heads was here, None until then."""
         self.offset: int | None = None
-        """None until everything below the heads is here."""
+        """None until the matching engine has come to that end."""
         self.cuts: tuple[Cut, ...] = ()
 
 
@@ -120,7 +122,13 @@ class Handover:
             del self._leaving[key]
             leaving = None
         if leaving is None and (session is None or not session.is_fenced):
-            self._refuse(given.user, given.session, "events that other servers sent for it did not come in time")
+            self._refuse(given.user, given.session, self._lateness())
+
+    def _lateness(self) -> str:
+        """Return why a session could not be fenced in time."""
+        if lag := self._engine_events.lag(self._state.offset):
+            return f"{self._state.server}: {lag}"
+        return "events that other servers sent for it did not come in time"
 
     def go_on(self) -> None:
         """Give the heads that are known now, and fence the sessions for which everything is here."""
@@ -165,8 +173,8 @@ class Handover:
     def _go_on(self, key: str) -> None:
         """Fence a session if everything for it is here, and matched.
 
-        While the matching engine has events for the session, its devices are turned away already: what comes later is
-        not for it here.
+        It may stay until the matching engine has come to the end of what was here then. While the engine has the few
+        later events, devices are turned away already: what comes from now on is not for the session here.
         """
         leaving, session = self._leaving[key], self._state.sessions.get(key)
         if session is None:
@@ -176,6 +184,10 @@ class Handover:
         if leaving.offset is None:
             if given.target and (self._unknown_to_target(session, given) or not self._has_all(session, given.heads)):
                 self._look_again(key, session, given)
+                return
+            if leaving.end is None:
+                leaving.end = self._state.offset
+            if given.target and not self._is_matched(session, leaving.end):
                 return
             leaving.offset, leaving.cuts = self._state.offset, self._cuts(given.heads)
             if not self._is_matched(session, leaving.offset):
