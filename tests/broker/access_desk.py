@@ -34,6 +34,9 @@ Collected = ForwardPublish | OrderedInterestChanged | ArrivalMatched | ArrivalsT
 class AccessDesk(Desk):
     """A desk that collects what its broker asks of the layer below; parents are ``Down`` of ``Up``, both northern."""
 
+    others: Sequence[str] = ()
+    """Servers that are asked about sessions."""
+
     def __init__(self, config: BrokerConfig | None = None) -> None:
         self.collected: list[Collected] = []
         self.merging_by_subject = defaultdict(Merging, {NORTHERN: Merging("adaptive")})
@@ -44,7 +47,9 @@ class AccessDesk(Desk):
         pins = {NORTHERN: 1, OWN: 0, "Up": 1}
         groups = ChannelGroups(b"key", 2, pins=pins, parents={"Down": "Up"})
         table = LeaderTable(1, ("north", "south"), (Leader("south", 1), Leader("north", 1)))
-        channels = OwnChannels(Directory(groups, table), "south", self.merging_by_subject.__getitem__)
+        channels = OwnChannels(
+            Directory(groups, table), "south", self.merging_by_subject.__getitem__, None, self.others
+        )
         self._reading_all.clear()
         self.collected.clear()
         self.timers.clear()

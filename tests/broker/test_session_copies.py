@@ -7,10 +7,20 @@ from typing import Any
 
 import pytest
 
+from tests.broker.access_desk import AccessDesk
 from tests.broker.desk import ALICE, BOB, SUBJECT, rows_of
 from tests.broker.office import ADAM, OLGA, ROLES, Office, answers, listed, refusal
 from wanderbus.broker.sessions import session_copies
+from wanderbus.broker.sessions.handover_messages import (
+    ASK_S,
+    SessionAsked,
+    SessionFound,
+    SessionQuestion,
+    SessionReported,
+    SessionWanted,
+)
 from wanderbus.event import CopiedItem, Event, Loss
+from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import ImportSession, Listing, NotifyGap, RequestRefused, Unsubscribe
 from wanderbus.records import SessionImported
@@ -204,3 +214,64 @@ def test_j05_the_answer_comes_once_the_session_is_durable() -> None:
     assert answers(office, link, piece(1, last=True)) == []
     office.sync()
     assert isinstance(office.out[link][-1], Listing)
+
+
+# In a domain ---------------------------------------------------------------------------------------------------------
+
+QUESTION = SessionQuestion(ALICE, "copied")
+
+
+class DomainOffice(Office, AccessDesk):
+    """An office whose server is in a domain."""
+
+    others = ("north", "east")
+
+    def __init__(self) -> None:
+        self.said: list[Output] = []
+        """Questions and answers to other servers."""
+        super().__init__()
+
+    def perform(self, outputs: Any) -> None:
+        self.said += [each for each in outputs if isinstance(each, SessionAsked | SessionFound)]
+        super().perform(outputs)
+
+
+def begun() -> tuple[DomainOffice, int]:
+    """An office that asks the other servers before it imports a session, and the link of the import."""
+    office = DomainOffice()
+    link = visit(office)
+    assert answers(office, link, piece(0, TRADES, event(1), last=True)) == []
+    assert office.said == [SessionAsked(QUESTION)]
+    return office, link
+
+
+def test_j05_a_session_that_another_server_has_is_not_made_again() -> None:
+    office, link = begun()
+    office.give(SessionReported("north", QUESTION, ()), SessionReported("east", QUESTION, (), is_here=True))
+    (refused,) = office.received(link, RequestRefused)
+    assert "at east already" in refused.reason
+    office.later(ASK_S)
+    assert f"{ALICE}/copied" not in office.broker.state.sessions
+
+
+@pytest.mark.parametrize("answering", [("north", "east"), ("east",), ()])
+def test_j05_a_session_that_no_server_has_is_made_once_they_have_answered_or_are_down(answering: Any) -> None:
+    office, link = begun()
+    for server in answering:
+        office.give(SessionReported(server, QUESTION, ()))
+    assert len(office.received(link, Listing)) == (len(answering) == 2)
+    office.later(ASK_S)
+    assert len(office.received(link, Listing)) == 1
+    office.give(SessionWanted("north", QUESTION))
+    assert office.said[1:] == [SessionFound("north", QUESTION, (), is_here=True)]
+
+
+def test_j05_a_session_that_was_made_while_others_were_asked_stays_as_it_is() -> None:
+    office, link = begun()
+    other = office.attach(device="other", session="operations")
+    (refused,) = answers(office, other, piece(0, TRADES, last=True))
+    assert "other sessions are imported" in refused.reason
+    office.subscribed(office.attach(session="copied"))
+    office.later(ASK_S)
+    (late,) = office.received(link, RequestRefused)
+    assert "has a session 'copied' already" in late.reason

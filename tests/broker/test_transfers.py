@@ -13,12 +13,13 @@ from tests.broker.desk import ALICE, BOB
 from tests.broker.office import ADAM, OLGA, Office, answers, refusal
 from wanderbus.broker.sessions import transfers
 from wanderbus.broker.sessions.handover_messages import (
+    ASK_S,
     DORMANT_MAX,
-    DormantAsked,
-    DormantFound,
-    DormantQuestion,
-    DormantReported,
-    DormantWanted,
+    SessionAsked,
+    SessionFound,
+    SessionQuestion,
+    SessionReported,
+    SessionWanted,
 )
 from wanderbus.machine import Output
 from wanderbus.protocol import (
@@ -276,8 +277,8 @@ def test_l07_a_session_that_is_discarded_meanwhile_is_not_transferred(town: Town
 
 # In a domain ---------------------------------------------------------------------------------------------------------
 
-QUESTION = DormantQuestion(ALICE, "ticker", "desk")
-START = DormantQuestion(ALICE, "ticker", "desk", starts=True)
+QUESTION = SessionQuestion(ALICE, "ticker", "desk")
+START = SessionQuestion(ALICE, "ticker", "desk", starts=True)
 
 
 class DomainTown(Town, AccessDesk):
@@ -289,7 +290,7 @@ class DomainTown(Town, AccessDesk):
         super().__init__()
 
     def perform(self, outputs: Sequence[Output]) -> None:
-        self.said += [each for each in outputs if isinstance(each, DormantAsked | DormantFound)]
+        self.said += [each for each in outputs if isinstance(each, SessionAsked | SessionFound)]
         super().perform(outputs)
 
 
@@ -302,15 +303,15 @@ def test_l07_an_instance_that_waits_at_another_server_is_started_there(domain_to
     town = domain_town
     town.publish(town.bob, 1)
     assert town.transfer() == []
-    assert town.said == [DormantAsked(QUESTION)]
+    assert town.said == [SessionAsked(QUESTION)]
     assert town.received(town.phone, SubscriptionEnded) == [], "it may wait nowhere"
-    town.give(DormantReported("east", QUESTION, ("car",)), DormantReported("north", QUESTION, ("desk",)))
+    town.give(SessionReported("east", QUESTION, ("car",)), SessionReported("north", QUESTION, ("desk",)))
     assert len(town.received(town.phone, SubscriptionEnded)) == 1
     town.publish(town.bob, 2)
-    assert town.said == [DormantAsked(QUESTION)], "the phone has not finished"
+    assert town.said == [SessionAsked(QUESTION)], "the phone has not finished"
     town.take(town.phone, 1)
-    assert town.said[1:] == [DormantAsked(START, "north")]
-    town.give(DormantReported("north", START, ("desk",)))
+    assert town.said[1:] == [SessionAsked(START, "north")]
+    town.give(SessionReported("north", START, ("desk",)))
     town.later(transfers.STOP_S_MAX)
     pc = town.join()
     assert numbers(town, pc) == [(2, False)]
@@ -325,20 +326,20 @@ def test_l07_nothing_is_stopped_for_an_instance_that_waits_nowhere(
 ) -> None:
     assert domain_town.transfer() == []
     for server, names in reports:
-        domain_town.give(DormantReported(server, QUESTION, names))
-    domain_town.later(transfers.ASK_S)
+        domain_town.give(SessionReported(server, QUESTION, names))
+    domain_town.later(ASK_S)
     (refused,) = domain_town.received(domain_town.asker, RequestRefused)
     assert reason in refused.reason
-    domain_town.give(DormantReported("north", QUESTION, ("desk",)))
+    domain_town.give(SessionReported("north", QUESTION, ("desk",)))
     assert domain_town.received(domain_town.phone, SubscriptionEnded) == []
     assert domain_town.transfer() == [], "it may be requested again"
 
 
 def test_l07_an_instance_that_has_gone_meanwhile_ends_the_transfer(domain_town: DomainTown) -> None:
     domain_town.transfer()
-    domain_town.give(DormantReported("north", QUESTION, ("desk",)), DormantReported("east", START, ()))
+    domain_town.give(SessionReported("north", QUESTION, ("desk",)), SessionReported("east", START, ()))
     assert domain_town.received(domain_town.asker, RequestRefused) == []
-    domain_town.give(DormantReported("north", START, ()))
+    domain_town.give(SessionReported("north", START, ()))
     (refused,) = domain_town.received(domain_town.asker, RequestRefused)
     assert "has gone" in refused.reason
     assert domain_town.members() == ["phone"]
@@ -349,13 +350,13 @@ def test_l07_a_server_starts_an_instance_for_the_one_that_has_the_session(domain
     for number in range(DORMANT_MAX):
         town.dormant(f"a{number}", town.attach(ALICE, f"a{number}", session="operations", reads=False))
     town.dormant()
-    town.give(DormantWanted("north", QUESTION))
-    assert town.said == [DormantFound("north", QUESTION, ("desk",))]
+    town.give(SessionWanted("north", QUESTION))
+    assert town.said == [SessionFound("north", QUESTION, ("desk",), is_here=True)]
     assert town.received(town.watch, Listing) == []
-    town.give(DormantWanted("north", START), DormantWanted("north", START))
+    town.give(SessionWanted("north", START), SessionWanted("north", START))
     first, second = town.said[1:]
-    assert first == DormantFound("north", START, ("desk",))
-    assert isinstance(second, DormantFound)
+    assert first == SessionFound("north", START, ("desk",), is_here=True)
+    assert isinstance(second, SessionFound)
     assert (len(second.names), "desk" in second.names) == (DORMANT_MAX, False)
     (start,) = town.received(town.watch, Listing)
     assert start.rows == ({"user": ALICE, "session": "ticker", "name": "desk"},)

@@ -10,7 +10,15 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB
 from tests.peers.handover_town import KEY, NAMES, Town
-from wanderbus.broker.sessions.handover_messages import FenceSession, Head, ImportSession, SessionMoveEnded
+from wanderbus.broker.sessions.handover_messages import (
+    FenceSession,
+    Head,
+    ImportSession,
+    SessionAsked,
+    SessionMoveEnded,
+    SessionQuestion,
+    SessionReported,
+)
 from wanderbus.broker.state.exported_session import encode_export, export_session
 from wanderbus.event import EventId
 from wanderbus.peers.handover import arriving_sessions, leaving_sessions
@@ -539,3 +547,13 @@ def test_t01_both_ends_list_a_session_on_its_way() -> None:
     town.open("south", "north")
     town.run()
     assert south.handovers.rows() == north.handovers.rows() == {}
+
+
+def test_j05_every_server_is_asked_for_a_session_and_its_owner_says_so() -> None:
+    town, question = Town(), SessionQuestion(ALICE, "default")
+    north = town["north"]
+    north.hand(SessionAsked(question))
+    town.run()
+    reports = [each for each in north.asked if isinstance(each, SessionReported)]
+    assert {each.server: each.is_here for each in reports} == {"south": True, "east": False}
+    assert {each.question for each in reports} == {question}

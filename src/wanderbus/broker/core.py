@@ -377,7 +377,7 @@ class Broker:
                 self._backlog.timer_fired()
             case ("detections",):
                 self._detections.timer_fired()
-            case ("rollback",) | ("transfer", _):
+            case ("rollback",) | ("transfer", _) | ("import", _):
                 pass  # the step goes on
             case _ if key == FILTER_LEASES:
                 self._filters.timer_fired()

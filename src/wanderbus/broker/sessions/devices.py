@@ -23,8 +23,6 @@ from wanderbus.broker.sessions.handover_messages import (
     AwaitSession,
     ContinueQueue,
     DevicePast,
-    DormantReported,
-    DormantWanted,
     DropExport,
     FenceSession,
     ForgetAwaited,
@@ -33,6 +31,8 @@ from wanderbus.broker.sessions.handover_messages import (
     KeepSession,
     PastFound,
     PastWanted,
+    SessionReported,
+    SessionWanted,
     UserUnowned,
 )
 from wanderbus.broker.sessions.presence import Presence
@@ -123,10 +123,10 @@ class Devices:
                 self._awaited.continue_queue(given)
             case PastWanted():
                 self._tell_past(given)
-            case DormantWanted():
+            case SessionWanted():
                 self.transfers.wanted(given)
-            case DormantReported():
-                self.transfers.reported(given)
+            case SessionReported(question=question):
+                (self.transfers if question.name else self.copies).reported(given)
 
     def _tell_past(self, given: PastWanted) -> None:
         """Let a device go that is at another server now; tell that what it did here.
@@ -161,6 +161,7 @@ class Devices:
         """Hand over the sessions for which everything is here now, and transfer end points."""
         self._handover.go_on()
         self.transfers.go_on()
+        self.copies.go_on()
 
     def sweep(self) -> None:
         """Warn of unread subscriptions."""

@@ -289,55 +289,60 @@ class PastReported(Input, frozen=True):
     past: DevicePast
 
 
-# Dormant instances ---------------------------------------------------------------------------------------------------
+# Questions about a session -------------------------------------------------------------------------------------------
+
+ASK_S: Final = 1.0
+"""Time for the other servers to answer a question about a session."""
 
 
-class DormantQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """Question of the server of a session, whether its dormant instance ``name`` waits; with ``starts`` it is started.
+class SessionQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """Question whether a session is at a server, and its dormant instance ``name``; with ``starts`` that is started.
 
-    The session goes to the server that asks, or is there: the instance will find it.
+    The server that asks has the session, or is to make it.
     """
 
     user: Name
     session: Name
-    name: Name
+    name: Name = ""
     starts: bool = False
 
 
-class DormantAsked(Output, frozen=True):
-    """Ask ``server``, or all others without one; each answer is a :class:`DormantReported`."""
+class SessionAsked(Output, frozen=True):
+    """Ask ``server``, or all others without one; each answer is a :class:`SessionReported`."""
 
-    question: DormantQuestion
+    question: SessionQuestion
     server: str = ""
 
 
-class DormantWanted(Input, frozen=True):
-    """The server ``server`` asks; :class:`DormantFound` answers."""
+class SessionWanted(Input, frozen=True):
+    """The server ``server`` asks; :class:`SessionFound` answers."""
 
     server: str
-    question: DormantQuestion
+    question: SessionQuestion
 
 
-class DormantFound(Output, frozen=True):
-    """Answer to :class:`DormantWanted`: the names of the dormant instances of the session that wait here."""
+class SessionFound(Output, frozen=True):
+    """Answer to :class:`SessionWanted`: whether the session is here, and its dormant instances that wait here."""
 
     server: str
-    question: DormantQuestion
+    question: SessionQuestion
     names: tuple[str, ...]
+    is_here: bool = False
 
 
-class DormantReported(Input, frozen=True):
-    """Answer of ``server`` to :class:`DormantAsked`."""
+class SessionReported(Input, frozen=True):
+    """Answer of ``server`` to :class:`SessionAsked`."""
 
     server: str
-    question: DormantQuestion
+    question: SessionQuestion
     names: tuple[str, ...]
+    is_here: bool = False
 
 
 HandoverInput = (
     HeadWanted
-    | DormantWanted
-    | DormantReported
+    | SessionWanted
+    | SessionReported
     | FormerServerSilent
     | PastWanted
     | PastReported
@@ -364,7 +369,7 @@ HandoverOutput = (
     | QueueReached
     | FormerServerAsked
     | PastFound
-    | DormantAsked
-    | DormantFound
+    | SessionAsked
+    | SessionFound
 )
 """Outputs of the broker about sessions that move."""

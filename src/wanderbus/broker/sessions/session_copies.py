@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
+from wanderbus.broker import admission
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.index_entries import IndexEntry
 from wanderbus.broker.publish.acceptance import checked_bytes
@@ -19,6 +20,7 @@ from wanderbus.broker.queues.stored_blocks import CopiedEntry
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.sessions.awaited_sessions import AwaitedSessions
+from wanderbus.broker.sessions.handover_messages import ASK_S, SessionAsked, SessionQuestion, SessionReported
 from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.state.copied_session import COPIED_BYTES_MAX, COPIED_MAX, following, new_ids, session_of_copy
 from wanderbus.broker.state.exported_session import encode_export
@@ -26,6 +28,7 @@ from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import EventError, LimitExceeded, Refused
 from wanderbus.event import CopiedItem, Loss
+from wanderbus.machine import SetTimer
 from wanderbus.protocol.session_copy import LOST_MAX
 from wanderbus.subscription import Subscription
 
@@ -52,6 +55,17 @@ class _Copy:
         self.bytes = 0
 
 
+class _Asked:
+    """A complete copy, for which the other servers are asked whether one of them has the session."""
+
+    def __init__(
+        self, link: Link, request: protocol.ImportSession, copy: _Copy, others: set[str], until: float
+    ) -> None:
+        self.link, self.request, self.copy = link, request, copy
+        self.unanswered = others
+        self.until = until
+
+
 class SessionCopies:
     """Makes sessions of copies."""
 
@@ -72,8 +86,12 @@ class SessionCopies:
         self._ends = ends
         self._awaited = awaited
         self._interest = interest
+        self._journal = basics.journal
+        self._others = () if basics.channels is None else basics.channels.others
         self._copies: dict[int, _Copy] = {}
         """By the link on which each comes."""
+        self._asked: dict[str, _Asked] = {}
+        """By the key of the session."""
 
     def take(self, link: Link, request: protocol.ImportSession) -> None:
         """Take a piece; its answer has the counts of the session once that is made.
@@ -93,10 +111,49 @@ class SessionCopies:
         for item in request.items:
             self._add(copy, item)
         if request.is_last:
-            self._finish(link, request, copy)
+            self._ask(link, request, copy)
         else:
             self._copies[link.link] = copy
             self._links.send(link, protocol.Listing(request.request, ()))
+
+    def _ask(self, link: Link, request: protocol.ImportSession, copy: _Copy) -> None:
+        """Import the session unless another server has it; one that does not answer has none (decision 0096)."""
+        if not self._others:
+            self._finish(link, request, copy)
+            return
+        key, until = session_key(*copy.target), self._links.now + ASK_S
+        if key in self._asked or len(self._asked) >= COPIES_MAX:
+            raise LimitExceeded("other sessions are imported at the moment; try again", "copies_max")
+        self._asked[key] = _Asked(link, request, copy, set(self._others), until)
+        self._journal.emit(SessionAsked(SessionQuestion(*copy.target)))
+        self._journal.emit(SetTimer(("import", key), until))
+
+    def reported(self, given: SessionReported) -> None:
+        """Take the word of another server about a session that is to be imported."""
+        user, name = given.question.user, given.question.session
+        if (asked := self._asked.get(session_key(user, name))) is None:
+            return
+        asked.unanswered.discard(given.server)
+        if given.is_here:
+            del self._asked[session_key(user, name)]
+            reason = f"{user} has a session {name!r} at {given.server} already; give the copy another name"
+            self._refuse(asked, Refused(reason))
+
+    def go_on(self) -> None:
+        """Import the sessions for which all servers have answered, or have had the time to."""
+        for key, asked in list(self._asked.items()):
+            if asked.unanswered and self._links.now < asked.until:
+                continue
+            del self._asked[key]
+            if self._links.is_open(asked.link):
+                try:
+                    self._finish(asked.link, asked.request, asked.copy)
+                except (LimitExceeded, Refused) as error:
+                    self._refuse(asked, error)
+
+    def _refuse(self, asked: _Asked, error: LimitExceeded | Refused) -> None:
+        if self._links.is_open(asked.link):
+            self._links.send(asked.link, admission.refusal(asked.request.request, error))
 
     def _make_room(self) -> None:
         """Forget the copies of closed links, and the one that waits longest if there are too many."""

@@ -22,12 +22,13 @@ from wanderbus import protocol
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.readers import Link
 from wanderbus.broker.sessions.handover_messages import (
+    ASK_S,
     DORMANT_MAX,
-    DormantAsked,
-    DormantFound,
-    DormantQuestion,
-    DormantReported,
-    DormantWanted,
+    SessionAsked,
+    SessionFound,
+    SessionQuestion,
+    SessionReported,
+    SessionWanted,
 )
 from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.state.rows import SessionRow, session_key
@@ -40,9 +41,6 @@ STOP_S_MAX: Final = 10.0
 
 JOIN_S_MAX: Final = 30.0
 """Time for the dormant instance to join."""
-
-ASK_S: Final = 1.0
-"""Time for the other servers to say whether the instance waits there."""
 
 REASON: Final = "transferred"
 
@@ -126,20 +124,23 @@ class Transfers:
         if is_here:
             self._stop(key, transfer, "")
         else:
-            self._journal.emit(DormantAsked(_question(request)))
+            self._journal.emit(SessionAsked(_question(request)))
             self._journal.emit(SetTimer(("transfer", key), transfer.until))
 
-    def wanted(self, given: DormantWanted) -> None:
-        """Tell another server, which has the session, which dormant instances of it wait here; start one."""
+    def wanted(self, given: SessionWanted) -> None:
+        """Tell another server whether a session is here, and which dormant instances of it wait; start one."""
         asked = given.question
         names = self._names(asked.user, asked.session)
         if asked.starts and asked.name in names:
             link, request = self._dormant[asked.user].pop((asked.session, asked.name))
             self._links.send(link, protocol.Listing(request.request, (_row(asked.user, asked.session, asked.name),)))
         found = (asked.name,) if asked.name in names else tuple(names[:DORMANT_MAX])
-        self._journal.emit(DormantFound(given.server, asked, found))
+        key = session_key(asked.user, asked.session)
+        session = self._state.sessions.get(key)
+        is_here = session is not None and not session.is_fenced and not session.is_empty
+        self._journal.emit(SessionFound(given.server, asked, found, is_here or key in self._state.awaited))
 
-    def reported(self, given: DormantReported) -> None:
+    def reported(self, given: SessionReported) -> None:
         """Take the word of another server about the instance to which a session is to be transferred."""
         asked = given.question
         key = session_key(asked.user, asked.session)
@@ -207,7 +208,7 @@ class Transfers:
         transfer.until = self._links.now + JOIN_S_MAX
         if transfer.server:
             transfer.started = "", 0
-            self._journal.emit(DormantAsked(_question(asked, starts=True), transfer.server))
+            self._journal.emit(SessionAsked(_question(asked, starts=True), transfer.server))
         elif (found := self._waiting(asked)) is None:
             self._fail(key, f"the dormant instance {asked.to!r} has gone")
             return
@@ -273,8 +274,8 @@ def _row(user: str, session: str, name: str) -> dict[str, str]:
     return {"user": user, "session": session, "name": name}
 
 
-def _question(request: protocol.TransferSession, *, starts: bool = False) -> DormantQuestion:
-    return DormantQuestion(request.user, request.session, request.to, starts)
+def _question(request: protocol.TransferSession, *, starts: bool = False) -> SessionQuestion:
+    return SessionQuestion(request.user, request.session, request.to, starts)
 
 
 def _absence(request: protocol.TransferSession, names: Sequence[str]) -> str:

@@ -66,8 +66,8 @@ def import_session(
 
     Its subscriptions are live from now on, and are kept; what waited in the copy waits again. Ids and numbers are new,
     so who has received a notification before cannot recognise it. Subscriptions that have expired are left out. A
-    session of that name is never overwritten, unless nothing is in it. A copy of another user's session needs --of, and
-    a session for others the role of administrator.
+    session of that name is never overwritten, unless nothing is in it, nor made while another server of the domain has
+    it. A copy of another user's session needs --of, and a session for others the role of administrator.
 
     Example: wanderbus session import delays.session --user sip:bob@localhost
 

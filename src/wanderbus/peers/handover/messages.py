@@ -23,7 +23,8 @@ A long queue follows in pieces, a few of them at once (decision 0153)::
 
 A device that has come without its session makes its server ask the former one: PastAsked, PastAnswered (decision 0149).
 
-A server that is to transfer a session to a dormant instance asks where that waits: DormantAsked, DormantAnswered.
+A server that is to transfer a session to a dormant instance, or to make one of a copy, asks the others: SessionAsked,
+SessionAnswered.
 
 A message is a prefix and a msgpack array whose first item is the kind.
 """
@@ -37,10 +38,10 @@ import msgspec
 from wanderbus.broker.sessions.handover_messages import (
     DORMANT_MAX,
     DevicePast,
-    DormantQuestion,
     Head,
     Name,
     PastQuestion,
+    SessionQuestion,
 )
 from wanderbus.event import Number
 from wanderbus.protocol.bases import decoded
@@ -149,17 +150,18 @@ class RestWanted(msgspec.Struct, frozen=True, array_like=True, tag=11):
     through: Number
 
 
-class DormantAsked(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """The sender has a session: does this dormant instance of it wait at the receiver?"""
+class SessionAsked(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Question about a session at the receiver."""
 
-    question: DormantQuestion
+    question: SessionQuestion
 
 
-class DormantAnswered(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """Answer to ``question``: the instances of the session that wait."""
+class SessionAnswered(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """Answer to ``question``: the dormant instances that wait, and whether the session is here, or on its way."""
 
-    question: DormantQuestion
+    question: SessionQuestion
     names: Annotated[tuple[Name, ...], msgspec.Meta(max_length=DORMANT_MAX)]
+    is_here: bool = False
 
 
 OfMoves = (
@@ -167,7 +169,7 @@ OfMoves = (
 )
 """Messages about sessions that move."""
 
-Message = OfMoves | PastAsked | PastAnswered | DormantAsked | DormantAnswered
+Message = OfMoves | PastAsked | PastAnswered | SessionAsked | SessionAnswered
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

@@ -18,10 +18,6 @@ from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     DeviceLocated,
-    DormantAsked,
-    DormantFound,
-    DormantReported,
-    DormantWanted,
     DrainingSet,
     FormerServerAsked,
     HandoverInput,
@@ -30,10 +26,14 @@ from wanderbus.broker.sessions.handover_messages import (
     MoveSession,
     PastFound,
     QueueReached,
+    SessionAsked,
     SessionExported,
+    SessionFound,
     SessionMoveEnded,
     SessionMoveRefused,
     SessionOwned,
+    SessionReported,
+    SessionWanted,
 )
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
@@ -47,11 +47,11 @@ from wanderbus.peers.handover.following import TIMER as FOLLOW
 from wanderbus.peers.handover.following import Following
 from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES, LeavingSessions
 from wanderbus.peers.handover.messages import (
-    DormantAnswered,
     MoveWithdrawn,
     Part,
     PastAnswered,
     PastAsked,
+    SessionAnswered,
     decode,
     encode,
 )
@@ -140,11 +140,12 @@ class SessionHandovers:
                     self._pasts.asked(given)
                 case PastFound():
                     self._pasts.found(given)
-                case DormantAsked(question=question, server=asked):
+                case SessionAsked(question=question, server=asked):
                     for each in sorted(self._links.servers & {asked} if asked else self._links.servers):
-                        self._links.send(each, encode(messages.DormantAsked(question)), self._outputs.append)
-                case DormantFound(server=asker, question=question, names=names):
-                    self._links.send(asker, encode(DormantAnswered(question, names)), self._outputs.append)
+                        self._links.send(each, encode(messages.SessionAsked(question)), self._outputs.append)
+                case SessionFound(server=asker, question=question, names=names):
+                    answer = SessionAnswered(question, names, given.is_here)
+                    self._links.send(asker, encode(answer), self._outputs.append)
                 case DrainingSet():
                     pass  # the step looks at the state
                 case HeadFound():
@@ -180,10 +181,10 @@ class SessionHandovers:
             message = decode(received.payload)
             if isinstance(message, PastAsked | PastAnswered):
                 self._pasts.received(server, message)
-            elif isinstance(message, messages.DormantAsked):
-                self._outputs.append(DormantWanted(server, message.question))
-            elif isinstance(message, DormantAnswered):
-                self._outputs.append(DormantReported(server, message.question, message.names))
+            elif isinstance(message, messages.SessionAsked):
+                self._outputs.append(SessionWanted(server, message.question))
+            elif isinstance(message, SessionAnswered):
+                self._outputs.append(SessionReported(server, message.question, message.names, message.is_here))
             elif isinstance(message, Part | MoveWithdrawn):
                 self._arriving.received(received.link, server, message)
             else:
