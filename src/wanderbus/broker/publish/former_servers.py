@@ -27,8 +27,8 @@ from wanderbus.broker.sessions.handover_messages import (
 from wanderbus.broker.state.decentralised_state import decode_past
 from wanderbus.errors import RemoteProtocolError
 
-ASKED_MAX: Final = 256
-"""Questions about one device on one link: as many as a domain has servers; then it waits until it calls again."""
+ASKED_MAX: Final = 512
+"""Questions about one device on one link: twice as many as a domain has servers; then it waits until it calls again."""
 
 
 class FormerServers:
@@ -129,8 +129,9 @@ class FormerServers:
             )
             self._journal.write(came, urgent=True)
         if following:
-            # Two that name each other have both lost the device on its way: the last one names this server instead.
-            is_circle = following in servers and not known.has_moved
+            # Servers that name each other have all lost the device on its way: the last one names this server instead.
+            # Each is asked twice before, because it may have come back to one that was asked and had lost it then.
+            is_circle = servers.count(following) > 1 and not known.has_moved
             if len(servers) < ASKED_MAX:
                 next_server, named = (given.server, following) if is_circle else (following, "")
                 self._ask(link, (*servers, next_server), named)
