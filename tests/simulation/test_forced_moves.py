@@ -60,6 +60,32 @@ def test_j08_a_leader_that_is_gone_is_replaced_and_every_subscriber_reads_a_gap(
         assert scene.losses(name) == [("s1", True)]
 
 
+def test_j08_an_event_whose_answer_was_for_a_closed_link_is_published_before_those_behind_it() -> None:
+    """The leader has answered the first event alone, and is gone when the device repeats all of its own."""
+    scene = Scene()
+    bob = scene.phone("s2", user("bob"))
+    scene.slow("s2", "s1", 2.0)
+    scene.alice.notice_s = (0.1, 0.1)
+    scene.publish(scene.alice, 1)
+    scene.wait(3.5)
+    for device in (scene.alice, bob, scene.alice):
+        scene.publish(device, 1)
+        scene.wait(0.01)
+    scene.wait(0.2)
+    scene.alice.reachable = False
+    scene.alice.lose()
+    scene.wait(1.3)
+    scene.nodes["s1"].crash(lose_rows=False)
+    assert (scene.accepted_at("s1"), scene.alice.is_settled) == (["e1", "e2", "e3", "e4"], False)
+    scene.alice.move()
+    scene.wait()
+    assert scene.move("s2", at="s2", force=True) == []
+    scene.wait()
+    assert scene.accepted_at("s2") == ["e4", "e5", "e6", "e7"]
+    assert list(scene.alice.check()) == []
+    assert {each.refused for each in scene.alice.published.values()} == {None}
+
+
 def test_j08_a_leader_that_returns_has_lost_its_group_and_its_subscribers_read_a_gap(scene: Scene) -> None:
     scene.kill_leader()
     assert scene.move("s2", at="s3", force=True) == []

@@ -126,7 +126,7 @@ class Forwarding:
         groups, found = channels.directory.groups, []
         requests = [number for number, each in self._waiting.items() if groups.group_of(each.subject) == group]
         of_leader: dict[str, list[int]] = {}
-        for request in requests:
+        for request in self._in_turn(requests):
             forwarded = self._take(request)
             of_leader.setdefault(forwarded.leader, []).append(request)
             if (link := self._links.get(forwarded.link)) is not None:
@@ -134,6 +134,19 @@ class Forwarding:
         for leader, several in of_leader.items():
             self._journal.emit_now(ForgetPublishes(leader, tuple(several)))
         return found
+
+    def _in_turn(self, requests: list[int]) -> list[int]:
+        """Return requests in order, except that no event is behind a later one of its publisher.
+
+        A device repeats an event whose answer was for a closed link; that request is later than those of events which
+        the leader has not answered. The next leader may know none of them.
+        """
+        earliest: dict[tuple[str, int], int] = {}
+        places: dict[int, int] = {}
+        for request in sorted(requests, key=lambda each: self._waiting[each].id, reverse=True):
+            publisher, epoch, _ = self._waiting[request].id
+            places[request] = earliest[publisher, epoch] = min(request, earliest.get((publisher, epoch), request))
+        return sorted(requests, key=lambda each: (places[each], self._waiting[each].id))
 
     def _take(self, request: int) -> ForwardedPublish:
         """Remove an event that waits for an answer."""
