@@ -171,8 +171,8 @@ class ChannelHistory:
         subject, channels = request.subject, self._channels
         if not link.is_server or channels is None:
             raise Refused("a listing with since or an expression is for servers of the domain; subscribe instead")
-        if subject == EVERY_SUBJECT and len(leaders := channels.leaders([subject])) > 1:
-            names = " and ".join(sorted(leaders))
+        if subject == EVERY_SUBJECT and len(leaders := channels.leaders([subject])) != 1:
+            names = " and ".join(sorted(leaders)) or "no servers"
             raise Refused(f"{names} lead the channels of '*', not {channels.server}; compare the domain files")
         if request.since is not None:
             check_point(request.since, self._state)
