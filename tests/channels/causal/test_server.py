@@ -329,6 +329,21 @@ def test_nothing_is_kept_for_a_server_that_left() -> None:
         assert all(not entry.concerns(3) and entry.origin[0] != 3 for entry in state.knowledge.entries())
 
 
+def test_a_past_is_reached_behind_all_that_is_delivered_in_the_same_step() -> None:
+    """What is published because of it knows all of that."""
+    domain = Domain(3)
+    domain.stopped.add((1, 3))
+    domain.publish(1, "question", 2, 3)
+    domain.feed(2, ExportPast(7))
+    for payload in ("b", "c"):
+        domain.publish(2, payload, 3)
+    domain.feed(3, ImportPast(7, domain.of(2, PastExported)[0].past, 2))
+    domain.publish(2, "d", 3)
+    domain.free(1, 3)
+    assert domain.delivered(3) == ["question", "b", "c", "d"]
+    assert domain.outputs[3][-1] == PastReached(7)
+
+
 def test_a_session_that_moves_waits_for_what_it_saw() -> None:
     """The session saw the question at 2, and continues at 3 once 3 has it too; then its past is that of 3."""
     domain = Domain(4)

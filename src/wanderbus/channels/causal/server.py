@@ -80,6 +80,7 @@ class CausalServer:
         self._timer_is_set = self._mark_timer_is_set = False
         self._acks: dict[int, int] = {}
         self._outputs: list[Output] = []
+        self._reached: list[PastReached] = []
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -335,7 +336,7 @@ class CausalServer:
 
     def _reach_past(self, token: int, past: CausalPast) -> None:
         self._write(EntriesLearnt(past.entries, token))
-        self._outputs.append(PastReached(token))
+        self._reached.append(PastReached(token))
 
     def _on_remove(self, remove: RemoveServer) -> None:
         server = remove.server
@@ -378,6 +379,7 @@ class CausalServer:
         if self.held.items and not self._timer_is_set:
             self._timer_is_set = True
             self._outputs.append(SetTimer(CAUSES_TIMER, now + self.limits.ask_after_s))
-        outputs = self._outputs
-        self._outputs, self._acks = [], {}
+        # What is published because of them knows all that was delivered in this step, and follows it in the log.
+        outputs = self._outputs + self._reached
+        self._outputs, self._acks, self._reached = [], {}, []
         return outputs
