@@ -83,21 +83,10 @@ class InterestRequests:
         elif added_decentralised:
             self._journal.emit(DecentralisedInterestChanged(added_decentralised))
 
-    def add_earlier(self, subscriptions: Iterable[Subscription]) -> Sequence[tuple[Subscription, Sequence[IndexEntry]]]:
-        """Report subscriptions that were accepted earlier, and return those that were not reported, with their entries.
-
-        One that cannot be parsed any more matches nothing.
-        """
-        readable = []
-        for each in subscriptions if self._channels is not None else ():
-            if each.id in self._reported:
-                continue
-            try:
-                readable.append((each, entries_of(each)))
-            except FilterError:
-                continue
-        self.add(readable)
-        return readable
+    def add_earlier(self, subscriptions: Iterable[Subscription]) -> None:
+        """Report subscriptions that were accepted earlier."""
+        if self._channels is not None:
+            self.add(with_entries(subscriptions))
 
     def prepare(self, group: int, target: str, subscriptions: Iterable[Subscription]) -> Collection[str]:
         """Report subscriptions to the server that is to lead a group because the leader is gone; return their names.
@@ -190,3 +179,17 @@ class InterestRequests:
 
 def _wanted(entries: Sequence[IndexEntry]) -> tuple[tuple[str, Filter], ...]:
     return tuple((each.subject, each.interest.filter) for each in entries)
+
+
+def with_entries(subscriptions: Iterable[Subscription]) -> list[tuple[Subscription, Sequence[IndexEntry]]]:
+    """Return subscriptions that were accepted earlier, each with its entries.
+
+    One that cannot be parsed any more matches nothing, and is left out.
+    """
+    readable = []
+    for each in subscriptions:
+        try:
+            readable.append((each, entries_of(each)))
+        except FilterError:
+            continue
+    return readable

@@ -15,7 +15,7 @@ from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.patterns.pattern_admission import has_its_events
-from wanderbus.broker.servers.interest_requests import InterestRequests
+from wanderbus.broker.servers.interest_requests import InterestRequests, with_entries
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     AwaitSession,
@@ -207,7 +207,9 @@ class AwaitedSessions:
 
     def _add(self, subscriptions: Sequence[Subscription]) -> None:
         """Tell the other servers, and publishing agents, what is wanted."""
-        for subscription, entries in self._interest.add_earlier(subscriptions):
+        readable = with_entries(subscriptions)
+        self._interest.add(readable)
+        for subscription, entries in readable:
             names = self._routes[subscription.id] = [f"{subscription.id} {place}" for place in range(len(entries))]
             for name, entry in zip(names, entries, strict=True):
                 self._filters.add_route(name, entry.subject, entry.interest.filter)
