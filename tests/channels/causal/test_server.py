@@ -330,7 +330,7 @@ def test_nothing_is_kept_for_a_server_that_left() -> None:
 
 
 def test_a_past_is_reached_behind_all_that_is_delivered_in_the_same_step() -> None:
-    """What is published because of it knows all of that."""
+    """Publishes that wait for the past know all of that."""
     domain = Domain(3)
     domain.stopped.add((1, 3))
     domain.publish(1, "question", 2, 3)

@@ -181,7 +181,7 @@ def _wanted(entries: Sequence[IndexEntry]) -> tuple[tuple[str, Filter], ...]:
     return tuple((each.subject, each.interest.filter) for each in entries)
 
 
-def with_entries(subscriptions: Iterable[Subscription]) -> list[tuple[Subscription, Sequence[IndexEntry]]]:
+def with_entries(subscriptions: Iterable[Subscription]) -> Sequence[tuple[Subscription, Sequence[IndexEntry]]]:
     """Return subscriptions that were accepted earlier, each with its entries.
 
     One that cannot be parsed any more matches nothing, and is left out.
