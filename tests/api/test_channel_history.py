@@ -50,6 +50,8 @@ def test_k03_a_range_is_the_same_through_every_server_and_has_the_numbers_of_the
                 assert middle == found[1:4]
                 assert await events(agent, newest=2) == found[-2:]
                 assert await events(agent, last=numbers[4], newest=2) == found[3:5]
+                assert await events(agent, first=numbers[1], newest=2) == found[-2:]
+                assert await events(agent, first=numbers[-1], newest=9) == found[-1:]
                 assert await events(agent, first=numbers[-1] + 1) == []
 
     run(story())

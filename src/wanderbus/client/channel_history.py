@@ -91,7 +91,7 @@ async def history(
     while True:
         at_most = end.number if end is not None and end.epoch == epoch else None
         async for item in reading.items(epoch, number, at_most, None):
-            if not _is_behind(item, end):
+            if _is_within(item, begin, end):
                 yield item
         epoch, number = reading.epoch_after, None
         if not epoch or (end is not None and epoch > end.epoch):
@@ -113,7 +113,7 @@ async def _newest(
         epoch = reading.epoch_before
         if not epoch or (begin is not None and (not begin.epoch or epoch < begin.epoch)):
             break
-    return [each for each in found if begin is None or _is_behind(each, begin) or _place(each) == begin]
+    return [each for each in found if _is_within(each, begin, end)]
 
 
 def _position(number: Place) -> Position | None:
@@ -121,14 +121,14 @@ def _position(number: Place) -> Position | None:
     return Position(0, number) if isinstance(number, int) else number
 
 
-def _place(item: ChannelEvent | NumbersGone) -> Position | None:
-    return Position(item.epoch, item.number) if isinstance(item, ChannelEvent) else None
-
-
-def _is_behind(item: ChannelEvent | NumbersGone, place: Position | None) -> bool:
-    """Return whether an event comes after a place that has an epoch."""
-    own = _place(item)
-    return own is not None and place is not None and place.epoch > 0 and own > place
+def _is_within(item: ChannelEvent | NumbersGone, begin: Position | None, end: Position | None) -> bool:
+    """Return whether an event is not before ``begin`` nor behind ``end``; the leader has compared numbers alone."""
+    if not isinstance(item, ChannelEvent):
+        return True
+    place = Position(item.epoch, item.number)
+    is_early = begin is not None and begin.epoch > 0 and place < begin
+    is_late = end is not None and end.epoch > 0 and place > end
+    return not (is_early or is_late)
 
 
 def _cursor(text: str) -> tuple[int, int | None]:
