@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from wanderbus import records
@@ -27,9 +29,52 @@ from wanderbus.broker.state.rows import (
     publisher_key,
     session_key,
 )
+from wanderbus.broker.state.tables import RowTable
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
+
+
+class AwaitedTable(RowTable[AwaitedRow]):
+    """Sessions that are about to move here, found by their subscriptions, and counted by their source."""
+
+    def __init__(self) -> None:
+        super().__init__("awaited", AwaitedRow)
+        self._keys: dict[str, str] = {}
+        """Key of the session of each subscription."""
+        self._of_source: Counter[str] = Counter()
+
+    def put(self, key: str, row: AwaitedRow) -> None:
+        self._forget(key)
+        super().put(key, row)
+        self._note(key, row)
+
+    def drop(self, key: str) -> None:
+        self._forget(key)
+        super().drop(key)
+
+    def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
+        super().load(rows)
+        for key, row in self.items():
+            self._note(key, row)
+
+    def session_with(self, subscription: str) -> str | None:
+        """Return the key of the session that a subscription comes with, None if none does."""
+        return self._keys.get(subscription)
+
+    def count_from(self, source: str) -> int:
+        """Return how many sessions come from a server."""
+        return self._of_source[source]
+
+    def _note(self, key: str, row: AwaitedRow) -> None:
+        self._of_source[row.source] += 1
+        self._keys |= {each.id: key for each in row.subscriptions}
+
+    def _forget(self, key: str) -> None:
+        if (row := self.get(key)) is not None:
+            self._of_source[row.source] -= 1
+            for each in row.subscriptions:
+                self._keys.pop(each.id, None)
 
 
 def apply_move(state: BrokerState, offset: int, record: records.OfMoves) -> None:

@@ -36,7 +36,6 @@ from wanderbus.broker.state.past_sessions import end_session, next_number
 from wanderbus.broker.state.pattern_states import PatternStates, apply_detected
 from wanderbus.broker.state.replays import HISTORY_FAILED, apply_replayed, first_of_history, history_of, read_behind
 from wanderbus.broker.state.rows import (
-    AwaitedRow,
     DeviceRow,
     EventRow,
     ExportRow,
@@ -54,7 +53,7 @@ from wanderbus.broker.state.rows import (
     publisher_keys,
     session_key,
 )
-from wanderbus.broker.state.session_moves import apply_move
+from wanderbus.broker.state.session_moves import AwaitedTable, apply_move
 from wanderbus.broker.state.start import apply_events_lost, apply_met, apply_rolled_back, apply_started, readable_as
 from wanderbus.broker.state.tables import RowTable, Stored
 from wanderbus.epochs import Epochs, epoch_of
@@ -101,7 +100,7 @@ class BrokerState:
         """Fenced sessions whose next owner may not have them yet."""
         self.rests: RowTable[RestRow] = RowTable("rests", RestRow)
         """Fenced sessions whose next owner may not have all of their queue yet."""
-        self.awaited: RowTable[AwaitedRow] = RowTable("awaited", AwaitedRow)
+        self.awaited = AwaitedTable()
         """Sessions that are about to move here."""
         self.leaders: RowTable[LeaderRow] = RowTable("leaders", LeaderRow)
         """Position in the session at each other server, by the server's name."""

@@ -192,9 +192,9 @@ class ArrivingSessions:
             return f"the session is on its way from {state.server}"
         if (target := state.left_for(key)) not in (None, server):
             return f"the session is on its way to {target}"
-        if (awaited := state.awaited.get(key)) is not None and awaited.source != server:
-            return f"the session is awaited from {awaited.source}"
-        if sum(row.source == server for other, row in state.awaited.items() if other != key) >= MOVES_MAX:
+        if (awaited := state.awaited.get(key)) is not None:
+            return "" if awaited.source == server else f"the session is awaited from {awaited.source}"
+        if state.awaited.count_from(server) >= MOVES_MAX:
             return f"{MOVES_MAX} sessions are on their way already; try again later"
         return ""
 
@@ -245,11 +245,10 @@ class ArrivingSessions:
 
     def _are_foreign(self, identities: Set[str], move: Move) -> bool:
         """Return whether any of these subscriptions is known here as one of another session, or is awaited with one."""
-        rows = [row.subscription for each in identities if (row := self._state.known(each)) is not None]
-        key = session_key(*move.key)
-        others = (row.subscriptions for other, row in self._state.awaited.items() if other != key)
+        key, state = session_key(*move.key), self._state
+        rows = [row.subscription for each in identities if (row := state.known(each)) is not None]
         return any((each.owner, each.session) != move.key for each in rows) or any(
-            each.id in identities for several in others for each in several
+            state.awaited.session_with(each) not in (None, key) for each in identities
         )
 
     def _send(self, server: str, message: Message) -> None:
