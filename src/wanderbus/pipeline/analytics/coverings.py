@@ -18,6 +18,7 @@ from wanderbus.filters import parse
 from wanderbus.filters.covering import covers, form_of
 from wanderbus.filters.normal import NormalForm
 from wanderbus.filters.weights import weight_of
+from wanderbus.pipeline.analytics.arrow_columns import arrow_columns
 from wanderbus.work import WorkBudget, WorkExceeded
 
 FILTERS_MAX: Final = 400
@@ -32,8 +33,7 @@ COVERING: Final = (
 )
 UNCOMPARED: Final = "subject string, id string, expression string, subscriptions bigint, uncompared bigint"
 _COMPARED: Final = f"{COVERING}, uncompared bigint"
-_TYPES: Final = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
-_SCHEMA: Final = pa.schema([(name, _TYPES[kind]) for name, kind in (each.split() for each in _COMPARED.split(", "))])
+_SCHEMA: Final = arrow_columns(_COMPARED)
 
 
 class OneFilter(NamedTuple):

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
+from wanderbus.pipeline.analytics.arrow_columns import arrow_columns
 from wanderbus.pipeline.lake_offsets import NUMBER_SHIFT
 from wanderbus.records import AnyRecord, GroupMoved, GroupPrepared, GroupStays, decode_record
 
@@ -21,8 +22,7 @@ GROUP_MOVE: Final = (
     "channel_group bigint, epoch bigint, source string, target string, is_forced boolean, begun_us bigint, "
     "paused_us bigint, moved_us bigint, adopted_us bigint, stayed_us bigint, waited bigint, publishers bigint"
 )
-_TYPES: Final = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
-_SCHEMA: Final = pa.schema([(name, _TYPES[kind]) for name, kind in (each.split() for each in GROUP_MOVE.split(", "))])
+_SCHEMA: Final = arrow_columns(GROUP_MOVE)
 
 
 class GroupMove(msgspec.Struct, kw_only=True):

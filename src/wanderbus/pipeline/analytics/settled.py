@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
+from wanderbus.pipeline.analytics.arrow_columns import arrow_columns
 from wanderbus.pipeline.analytics.entries import ENTRY
 from wanderbus.pipeline.analytics.handovers import Handover
 from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking
@@ -28,17 +29,7 @@ SETTLED: Final = (
 )
 """Columns of all kinds of rows: ``fate``, ``acknowledgement``, ``absence``, ``move`` and ``handover``."""
 
-_TYPES: Final = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
-
-
-def _arrow_type(kind: str) -> pa.DataType:
-    if not kind.startswith("struct"):
-        return _TYPES[kind]
-    fields = (each.split(":") for each in kind.removeprefix("struct<").removesuffix(">").split(","))
-    return pa.struct([(name, _TYPES[own]) for name, own in fields])
-
-
-_SCHEMA: Final = pa.schema([(name, _arrow_type(kind)) for name, kind in (each.split() for each in SETTLED.split(", "))])
+_SCHEMA: Final = arrow_columns(SETTLED)
 _ENTRY_NAMES: Final = [column.split()[0] for column in ENTRY.split(", ")][1:]
 _BATCH_ROWS: Final = 16_384
 
