@@ -164,7 +164,7 @@ class Broker:
         self._catch_up = CatchUp(
             basics, lambda: engine.matched_below, below, pieces, self._interest.is_effective, seams
         )
-        self._interest.on_effective = self._catch_up.became_effective
+        self._interest.tell(self._catch_up.became_effective)
         self._detections = Detections(basics)
         lookups = Lookups(basics, pieces, leaderships)
         parts = self._detections, engine, self._interest, self._filters, lookups, self._extensions.policies

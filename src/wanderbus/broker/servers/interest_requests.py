@@ -32,8 +32,7 @@ class InterestRequests:
     """
 
     def __init__(self, basics: Basics, unmet: Collection[str] = (), *, is_joining: bool = False) -> None:
-        self.on_effective: Callable[[], None] = lambda: None
-        """Called when subscriptions may have become effective."""
+        self._on_effective: Callable[[], None] = lambda: None
         self._journal = basics.journal
         self._channels = basics.channels
         self._held = HeldAnswers(basics.links)
@@ -136,8 +135,10 @@ class InterestRequests:
 
     def is_effective(self, subscription: Subscription) -> bool:
         """Return whether a subscription is effective at all leaders of its subject: they send every new event."""
-        if self._channels is None or subscription.id in self._held.pending:
-            return self._channels is None
+        if self._channels is None:
+            return True
+        if subscription.id in self._held.pending:
+            return False
         return subscription.id in self._reported or not self._channels.other_leaders([subscription.subject])
 
     def remove(self, subscription: str) -> None:
@@ -151,6 +152,10 @@ class InterestRequests:
             if self._channels is not None and self._channels.decentralised is not None:
                 self._journal.emit(DecentralisedInterestChanged({}, names))
 
+    def tell(self, on_effective: Callable[[], None]) -> None:
+        """Call ``on_effective`` whenever subscriptions may have become effective."""
+        self._on_effective = on_effective
+
     def when_effective(self, subscription: str, link: Link | None, answer: Answer) -> None:
         """Call ``answer`` when the subscription is effective at all leaders: now, unless it is on its way.
 
@@ -162,7 +167,7 @@ class InterestRequests:
         """Take a report about these names; give the answers that have waited for the last one of a subscription."""
         for subscription in [one for each in names for one in self._held.pending.confirmed(each)]:
             self._held.give(subscription)
-        self.on_effective()
+        self._on_effective()
 
     def met(self, server: str) -> None:
         """Take the report that another server has the present file of the domain."""
