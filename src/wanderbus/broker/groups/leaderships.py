@@ -60,8 +60,10 @@ class Leaderships:
         It is the first one if none did, and 0 if the server has never led the channel.
         """
         found = [each for led in self.of(subject) if (each := self.range_of(subject, led.epoch)) is not None]
-        begun = [each.epoch for each in found if each.first < offset]
-        return (*begun[-1:], *[each.epoch for each in found], 0)[0]
+        if not found:
+            return 0
+        begun = [each for each in found if each.first < offset] or found[:1]
+        return begun[-1].epoch
 
     def check_past(self, subject: str) -> None:
         """Raise :class:`Refused` if a subscription to ``subject`` cannot begin in the past."""
