@@ -13,7 +13,7 @@ from tests.broker.office import ADAM, OLGA, ROLES, Office, answers, listed, refu
 from wanderbus.broker.sessions import session_copies
 from wanderbus.broker.sessions.handover_messages import (
     ASK_S,
-    SessionAsked,
+    OthersAsked,
     SessionFound,
     SessionQuestion,
     SessionReported,
@@ -232,7 +232,7 @@ class DomainOffice(Office, AccessDesk):
         super().__init__()
 
     def perform(self, outputs: Any) -> None:
-        self.said += [each for each in outputs if isinstance(each, SessionAsked | SessionFound)]
+        self.said += [each for each in outputs if isinstance(each, OthersAsked | SessionFound)]
         super().perform(outputs)
 
 
@@ -241,7 +241,7 @@ def begun() -> tuple[DomainOffice, int]:
     office = DomainOffice()
     link = visit(office)
     assert answers(office, link, piece(0, TRADES, event(1), last=True)) == []
-    assert office.said == [SessionAsked(QUESTION)]
+    assert office.said == [OthersAsked(QUESTION)]
     return office, link
 
 

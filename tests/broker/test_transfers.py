@@ -15,7 +15,7 @@ from wanderbus.broker.sessions import transfers
 from wanderbus.broker.sessions.handover_messages import (
     ASK_S,
     DORMANT_MAX,
-    SessionAsked,
+    OthersAsked,
     SessionFound,
     SessionQuestion,
     SessionReported,
@@ -290,7 +290,7 @@ class DomainTown(Town, AccessDesk):
         super().__init__()
 
     def perform(self, outputs: Sequence[Output]) -> None:
-        self.said += [each for each in outputs if isinstance(each, SessionAsked | SessionFound)]
+        self.said += [each for each in outputs if isinstance(each, OthersAsked | SessionFound)]
         super().perform(outputs)
 
 
@@ -303,14 +303,14 @@ def test_l07_an_instance_that_waits_at_another_server_is_started_there(domain_to
     town = domain_town
     town.publish(town.bob, 1)
     assert town.transfer() == []
-    assert town.said == [SessionAsked(QUESTION)]
+    assert town.said == [OthersAsked(QUESTION)]
     assert town.received(town.phone, SubscriptionEnded) == [], "it may wait nowhere"
     town.give(SessionReported("east", QUESTION, ("car",)), SessionReported("north", QUESTION, ("desk",)))
     assert len(town.received(town.phone, SubscriptionEnded)) == 1
     town.publish(town.bob, 2)
-    assert town.said == [SessionAsked(QUESTION)], "the phone has not finished"
+    assert town.said == [OthersAsked(QUESTION)], "the phone has not finished"
     town.take(town.phone, 1)
-    assert town.said[1:] == [SessionAsked(START, "north")]
+    assert town.said[1:] == [OthersAsked(START, "north")]
     town.give(SessionReported("north", START, ("desk",)))
     town.later(transfers.STOP_S_MAX)
     pc = town.join()

@@ -14,7 +14,7 @@ from wanderbus.broker.sessions.handover_messages import (
     FenceSession,
     Head,
     ImportSession,
-    SessionAsked,
+    OthersAsked,
     SessionMoveEnded,
     SessionQuestion,
     SessionReported,
@@ -552,7 +552,7 @@ def test_t01_both_ends_list_a_session_on_its_way() -> None:
 def test_j05_every_server_is_asked_for_a_session_and_its_owner_says_so() -> None:
     town, question = Town(), SessionQuestion(ALICE, "default")
     north = town["north"]
-    north.hand(SessionAsked(question))
+    north.hand(OthersAsked(question))
     town.run()
     reports = [each for each in north.asked if isinstance(each, SessionReported)]
     assert {each.server: each.is_here for each in reports} == {"south": True, "east": False}

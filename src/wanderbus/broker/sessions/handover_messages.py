@@ -307,7 +307,7 @@ class SessionQuestion(msgspec.Struct, frozen=True, array_like=True):
     starts: bool = False
 
 
-class SessionAsked(Output, frozen=True):
+class OthersAsked(Output, frozen=True):
     """Ask ``server``, or all others without one; each answer is a :class:`SessionReported`."""
 
     question: SessionQuestion
@@ -331,7 +331,7 @@ class SessionFound(Output, frozen=True):
 
 
 class SessionReported(Input, frozen=True):
-    """Answer of ``server`` to :class:`SessionAsked`."""
+    """Answer of ``server`` to :class:`OthersAsked`."""
 
     server: str
     question: SessionQuestion
@@ -369,7 +369,7 @@ HandoverOutput = (
     | QueueReached
     | FormerServerAsked
     | PastFound
-    | SessionAsked
+    | OthersAsked
     | SessionFound
 )
 """Outputs of the broker about sessions that move."""

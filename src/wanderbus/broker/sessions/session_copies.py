@@ -20,7 +20,7 @@ from wanderbus.broker.queues.stored_blocks import CopiedEntry
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.sessions.awaited_sessions import AwaitedSessions
-from wanderbus.broker.sessions.handover_messages import ASK_S, SessionAsked, SessionQuestion, SessionReported
+from wanderbus.broker.sessions.handover_messages import ASK_S, OthersAsked, SessionQuestion, SessionReported
 from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.state.copied_session import COPIED_BYTES_MAX, COPIED_MAX, following, new_ids, session_of_copy
 from wanderbus.broker.state.exported_session import encode_export
@@ -125,7 +125,7 @@ class SessionCopies:
         if key in self._asked or len(self._asked) >= COPIES_MAX:
             raise LimitExceeded("other sessions are imported at the moment; try again", "copies_max")
         self._asked[key] = _Asked(link, request, copy, set(self._others), until)
-        self._journal.emit(SessionAsked(SessionQuestion(*copy.target)))
+        self._journal.emit(OthersAsked(SessionQuestion(*copy.target)))
         self._journal.emit(SetTimer(("import", key), until))
 
     def reported(self, given: SessionReported) -> None:

@@ -24,7 +24,7 @@ from wanderbus.broker.readers import Link
 from wanderbus.broker.sessions.handover_messages import (
     ASK_S,
     DORMANT_MAX,
-    SessionAsked,
+    OthersAsked,
     SessionFound,
     SessionQuestion,
     SessionReported,
@@ -114,7 +114,7 @@ class Transfers:
                 raise Refused(f"the session {request.session!r} is on its way to {running.asker[1].to!r} already")
             running.asker = link, request
             return
-        is_here = self._waiting(request) is not None
+        is_here = self._waiting(request.user, request.session, request.to) is not None
         if not is_here and self._is_alone:
             raise Refused(_absence(request, self._names(request.user, request.session)))
         if request.device is not None and request.device not in session.devices:
@@ -124,16 +124,15 @@ class Transfers:
         if is_here:
             self._stop(key, transfer, "")
         else:
-            self._journal.emit(SessionAsked(_question(request)))
+            self._journal.emit(OthersAsked(_question(request)))
             self._journal.emit(SetTimer(("transfer", key), transfer.until))
 
     def wanted(self, given: SessionWanted) -> None:
         """Tell another server whether a session is here, and which dormant instances of it wait; start one."""
         asked = given.question
         names = self._names(asked.user, asked.session)
-        if asked.starts and asked.name in names:
-            link, request = self._dormant[asked.user].pop((asked.session, asked.name))
-            self._links.send(link, protocol.Listing(request.request, (_row(asked.user, asked.session, asked.name),)))
+        if asked.starts:
+            self._start_here(asked.user, asked.session, asked.name)
         found = (asked.name,) if asked.name in names else tuple(names[:DORMANT_MAX])
         key = session_key(asked.user, asked.session)
         session = self._state.sessions.get(key)
@@ -208,15 +207,12 @@ class Transfers:
         transfer.until = self._links.now + JOIN_S_MAX
         if transfer.server:
             transfer.started = "", 0
-            self._journal.emit(SessionAsked(_question(asked, starts=True), transfer.server))
-        elif (found := self._waiting(asked)) is None:
+            self._journal.emit(OthersAsked(_question(asked, starts=True), transfer.server))
+        elif (started := self._start_here(asked.user, asked.session, asked.to)) is None:
             self._fail(key, f"the dormant instance {asked.to!r} has gone")
             return
         else:
-            link, request = found
-            del self._dormant[asked.user][asked.session, asked.to]
-            transfer.started = link.device, request.request
-            self._links.send(link, protocol.Listing(request.request, (_row(asked.user, asked.session, asked.to),)))
+            transfer.started = started
         self._journal.emit(SetTimer(("transfer", key), transfer.until))
 
     def _joined(self, key: str, transfer: _Transfer) -> str | None:
@@ -259,10 +255,19 @@ class Transfers:
     def _of(self, user: str) -> dict[tuple[str, str], tuple[Link, protocol.AwaitTransfer]]:
         return self._dormant.get(user, {})
 
-    def _waiting(self, request: protocol.TransferSession) -> tuple[Link, protocol.AwaitTransfer] | None:
-        """Return the dormant instance that a request names, None unless it waits."""
-        found = self._of(request.user).get((request.session, request.to))
+    def _waiting(self, user: str, session: str, name: str) -> tuple[Link, protocol.AwaitTransfer] | None:
+        """Return a dormant instance and its request, None unless it waits here."""
+        found = self._of(user).get((session, name))
         return found if found is not None and self._links.is_open(found[0]) else None
+
+    def _start_here(self, user: str, session: str, name: str) -> tuple[str, int] | None:
+        """Start a dormant instance; return its device and request, None unless it waits here."""
+        if (found := self._waiting(user, session, name)) is None:
+            return None
+        del self._dormant[user][session, name]
+        link, request = found
+        self._links.send(link, protocol.Listing(request.request, (_row(user, session, name),)))
+        return link.device, request.request
 
     def _names(self, user: str, session: str) -> list[str]:
         """Return the dormant instances of a session that wait here."""

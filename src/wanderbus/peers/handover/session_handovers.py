@@ -24,9 +24,9 @@ from wanderbus.broker.sessions.handover_messages import (
     HandoverOutput,
     HeadFound,
     MoveSession,
+    OthersAsked,
     PastFound,
     QueueReached,
-    SessionAsked,
     SessionExported,
     SessionFound,
     SessionMoveEnded,
@@ -38,7 +38,6 @@ from wanderbus.broker.sessions.handover_messages import (
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
-from wanderbus.peers.handover import messages
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
 from wanderbus.peers.handover.device_pasts import DevicePasts
 from wanderbus.peers.handover.draining import TIMER as DRAIN
@@ -52,6 +51,7 @@ from wanderbus.peers.handover.messages import (
     PastAnswered,
     PastAsked,
     SessionAnswered,
+    SessionAsked,
     decode,
     encode,
 )
@@ -140,9 +140,9 @@ class SessionHandovers:
                     self._pasts.asked(given)
                 case PastFound():
                     self._pasts.found(given)
-                case SessionAsked(question=question, server=asked):
+                case OthersAsked(question=question, server=asked):
                     for each in sorted(self._links.servers & {asked} if asked else self._links.servers):
-                        self._links.send(each, encode(messages.SessionAsked(question)), self._outputs.append)
+                        self._links.send(each, encode(SessionAsked(question)), self._outputs.append)
                 case SessionFound(server=asker, question=question, names=names):
                     answer = SessionAnswered(question, names, given.is_here)
                     self._links.send(asker, encode(answer), self._outputs.append)
@@ -181,7 +181,7 @@ class SessionHandovers:
             message = decode(received.payload)
             if isinstance(message, PastAsked | PastAnswered):
                 self._pasts.received(server, message)
-            elif isinstance(message, messages.SessionAsked):
+            elif isinstance(message, SessionAsked):
                 self._outputs.append(SessionWanted(server, message.question))
             elif isinstance(message, SessionAnswered):
                 self._outputs.append(SessionReported(server, message.question, message.names, message.is_here))
