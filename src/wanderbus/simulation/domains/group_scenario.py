@@ -19,7 +19,6 @@ from wanderbus.channels.directory import Directory
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode
-from wanderbus.simulation.domains.domain_truth import DomainTruth
 from wanderbus.simulation.domains.group_truth import ForcedTruth, GroupTruth, MovedTruth, accepted_by
 from wanderbus.simulation.domains.ordered_scenario import ACTIVE_S, OrderedScenario
 from wanderbus.subscription import EVERY_SUBJECT
@@ -157,13 +156,13 @@ class GroupScenario(OrderedScenario):
         """Crash a server when it next writes: each step of a move is a record at some server."""
         node.disk.on_append = lambda: self.world.after(0.0, lambda: self._crash_now(node))
 
-    def _make_truth(self) -> DomainTruth:
+    def _make_truth(self) -> MovedTruth:
         truth = ForcedTruth if self._is_forcing else MovedTruth
         return truth(self.nodes, self.devices)
 
     def _check_promises(self) -> None:
         super()._check_promises()
-        assert self._truth is not None
+        assert isinstance(self._truth, MovedTruth)
         self._truth.problems.clear()
         self._truth.check_acceptance(self._group_of)
         self.moved = GroupTruth(self.nodes, self._truth)

@@ -43,21 +43,19 @@ class GroupTruth:
     order of the epochs, and in each of them in that of the leader's log.
     """
 
-    def __init__(self, nodes: Mapping[str, DomainNode], truth: DomainTruth) -> None:
+    def __init__(self, nodes: Mapping[str, DomainNode], truth: MovedTruth) -> None:
         self.problems: list[str] = []
         self._nodes = nodes
         self._servers = truth.servers
-        self._epochs: dict[EventId, int] = {}
-        """Epoch of the group's leader in which each event was accepted."""
+        self._place_of = truth.place_of
         leader_of: dict[tuple[int, int], str] = {}
         self.moves = self.stays = 0
         for name, node in nodes.items():
             for record in node.disk.records():
                 if isinstance(record, OfGroups):
                     self._follow(name, record, leader_of)
-            for offset, _, published, group, epoch in accepted_by(node):
-                self._epochs[published.acceptance.id] = epoch
-                self._check_leader(name, offset, group, epoch, leader_of)
+            for each in truth.accepted[name]:
+                self._check_leader(name, each.offset, each.group, each.epoch, leader_of)
         for name, server in truth.servers.items():
             self.problems += self._check_order(name, server)
         self._check_agreement()
@@ -87,7 +85,7 @@ class GroupTruth:
         found += [(at, name, at) for at in server.published]
         for at, origin, number in sorted(found):
             acceptance, event = self._servers[origin].published[number]
-            place = self._epochs[acceptance.id], number
+            place = self._place_of(acceptance.id)
             if place < last.get(event.subject, (0, 0)):
                 yield f"{name} has {acceptance.id} at {at} after a later event of {event.subject}"
             last[event.subject] = place
@@ -119,7 +117,9 @@ class MovedTruth(DomainTruth):
 
     def __init__(self, nodes: Mapping[str, DomainNode], devices: Sequence[DomainDevice]) -> None:
         self._group_of = next(iter(nodes.values())).channels.directory.groups.group_of
-        self._accepted = {each.record.acceptance.id: each for node in nodes.values() for each in accepted_by(node)}
+        self.accepted = {name: list(accepted_by(node)) for name, node in nodes.items()}
+        """Events in the log of each server."""
+        self._accepted = {each.record.acceptance.id: each for several in self.accepted.values() for each in several}
         super().__init__(nodes, devices)
 
     def place_of(self, event: EventId) -> tuple[int, int]:

@@ -9,11 +9,11 @@ from wanderbus import protocol
 from wanderbus.client.machine.messages import RequestSettled
 from wanderbus.simulation.device import Request, SimulatedDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
+from wanderbus.simulation.domains.past_checkers import FOREVER
 from wanderbus.simulation.world import World
 
 _PAUSE_S: Final = (0.05, 1.0)
 """Shortest and longest pause between two requests of one reader."""
-_FOREVER: Final = 1 << 62
 
 
 class ChannelReader(SimulatedDevice):
@@ -51,7 +51,7 @@ class ChannelReader(SimulatedDevice):
             return
         for row in settled.rows:
             if "left_out" in row:
-                self.gone.append((row["epoch"], self._next or 0, _FOREVER))
+                self.gone.append((row["epoch"], self._next or 0, FOREVER))
             elif "kept_from" in row:
                 self.gone.append((self._epoch, self._next or 0, row["kept_from"]))
                 self._next = row["kept_from"]

@@ -62,11 +62,11 @@ class HandoverTruth:
         self._uids: dict[str, EventId] = {}
         self._together: dict[tuple[str, str, str, EventId], Notified] = {}
         """Notification of each event in each session at each server."""
-        records = {name: list(node.disk.records()) for name, node in nodes.items()}
-        for each in (one for several in records.values() for one in several):
+        self._logs = {name: node.disk.records() for name, node in nodes.items()}
+        for each in (one for several in self._logs.values() for one in several):
             if isinstance(each, Subscribed) and self._is_followed(each.subscription):
                 self.subscriptions[each.subscription.id] = MovedSubscription(each.subscription)
-        for name, several in records.items():
+        for name, several in self._logs.items():
             for offset, record in enumerate(several):
                 self._follow(name, offset, record)
         for followed in self.subscriptions.values():
@@ -77,7 +77,7 @@ class HandoverTruth:
             self.problems += self._check_publishers(followed)
         self.problems += self._check_owners()
         self.problems += self._check_answers()
-        self.problems += self._check_epochs(records)
+        self.problems += self._check_epochs()
 
     def _is_followed(self, wanted: Subscription) -> bool:
         """Return whether a subscription is that of a user, to single events."""
@@ -241,11 +241,11 @@ class HandoverTruth:
             if len(several) > 1:
                 yield f"{key} is at {' and '.join(several)}"
 
-    def _check_epochs(self, records: Mapping[str, Sequence[AnyRecord]]) -> Iterator[str]:
+    def _check_epochs(self) -> Iterator[str]:
         """Check that no epoch of a session has two owners, and that each import is of what was exported."""
-        fenced = {(each.user, each.session, each.owner_epoch): each.target for each in _all(records, SessionFenced)}
+        fenced = {(each.user, each.session, each.owner_epoch): each.target for each in _all(self._logs, SessionFenced)}
         taken = dict[tuple[str, str, int], str]()
-        for name, several in records.items():
+        for name, several in self._logs.items():
             for each in (one for one in several if isinstance(one, SessionImported)):
                 key = each.user, each.session, each.owner_epoch
                 if key in taken or fenced.get(key) != name:

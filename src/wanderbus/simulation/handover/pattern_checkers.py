@@ -23,11 +23,10 @@ from wanderbus.records import (
     Unsubscribed,
 )
 from wanderbus.simulation.domains.domain_node import DomainNode
+from wanderbus.simulation.domains.past_checkers import FOREVER
 from wanderbus.simulation.handover.checkers import HandoverTruth
 from wanderbus.simulation.handover.device import HandoverDevice
 from wanderbus.subscription import PATTERN, Subscription
-
-_FOREVER: Final = 2**62
 
 
 class Taken(NamedTuple):
@@ -105,7 +104,7 @@ class _Stay:
 
     def __init__(self, server: str, first: int) -> None:
         self.server, self.first = server, first
-        self.end = _FOREVER
+        self.end = FOREVER
         self.cuts: tuple[Cut, ...] = ()
         self.watermark_us = 0
         """Time up to which the pattern had been matched when it ended."""
@@ -133,7 +132,6 @@ class PatternHandoverTruth(HandoverTruth):
         self.stepped = 0
         """Events that patterns have read in the log."""
         self._awaited: dict[tuple[str, str, str, int], int] = {}
-        self._logs = {name: list(node.disk.records()) for name, node in nodes.items()}
         records = [
             (nodes[name].moments[offset], name, offset, record)
             for name, several in self._logs.items()

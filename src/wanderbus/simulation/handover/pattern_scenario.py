@@ -12,10 +12,8 @@ from wanderbus.event import Event
 from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.handover.device import HandoverDevice
 from wanderbus.simulation.handover.pattern_checkers import KNOWN_PATTERNS, PatternHandoverTruth
-from wanderbus.simulation.handover.scenario import HandoverScenario
+from wanderbus.simulation.handover.scenario import CLOCKS_APART_S, HandoverScenario
 from wanderbus.subscription import PATTERN, QueuePolicy
-
-CLOCKS_APART_S: Final = 60.0
 
 _AMPLE: Final = {
     "user_pattern_events_max": 10**6,
