@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 from bench.broker_ours import connected, running
 from bench.broker_peer import EVENT_BYTES, HOST, Consumed, Deliveries, Place, Published
 from bench.stored_sessions import store_sessions
+from harness import domain_file
+from harness.domain_file import place_servers
 from harness.ports import free_port
 from harness.process_figures import processor_s
 from harness.server_hosts import ServerHosts, server_hosts
@@ -67,9 +69,11 @@ def cluster(
             yield Cluster((place,), (tuple(map(_subject, range(8))),))
             return
         file = create_domain(directory / "domain", "localhost", size)
-        file.write_text(f'model = "{model}"\n{_with_addresses(file.read_text("utf-8"), size, hosts)}', "utf-8")
-        leader = read_domain(file).directory.lookup
         names = [f"s{number}" for number in range(1, size + 1)]
+        servers = read_domain(file).settings.servers
+        place_servers(file, {name: _placed(number, servers[name].roles, hosts) for number, name in enumerate(names, 1)})
+        file.write_text(f'model = "{model}"\n{file.read_text("utf-8")}', "utf-8")
+        leader = read_domain(file).directory.lookup
         places = []
         for number, name in enumerate(names):
             own = directory / name
@@ -86,14 +90,11 @@ def cluster(
         yield Cluster(tuple(places), tuple(led))
 
 
-def _with_addresses(text: str, size: int, hosts: ServerHosts | None) -> str:
-    """Return the file of a domain with free ports on loopback for the links, or with the addresses of ``hosts``."""
-    for number in range(1, size + 1):
-        link = f"{HOST}:{free_port()}" if hosts is None else hosts.link(number)
-        sip = f"127.0.0.{number}:5060" if hosts is None else hosts.sip(number)
-        text = text.replace(f'address = "127.0.0.{number}:5601"', f'address = "{link}"')
-        text = text.replace(f'sip = "127.0.0.{number}:5060"', f'sip = "{sip}"')
-    return text
+def _placed(number: int, roles: Sequence[str], hosts: ServerHosts | None) -> domain_file.Place:
+    """Return the place of a server: that of its host, or with a free port on loopback for its links."""
+    if hosts is not None:
+        return hosts.place(number, roles)
+    return domain_file.Place(f"127.0.0.{number}", 5060, roles, free_port(), link_host=HOST)
 
 
 class Wanted(NamedTuple):

@@ -11,8 +11,8 @@ LINK_PORT: Final = 5601
 
 
 class Place(NamedTuple):
-    """Place of a server: its IP address, the port of its SIP, its roles, the port of its links to other servers, and
-    the networks near to it.
+    """Place of a server: its IP address, the port of its SIP, its roles, the port of its links to other servers, the
+    networks near to it, and its address for other servers if that is another one.
     """
 
     host: str
@@ -20,6 +20,7 @@ class Place(NamedTuple):
     roles: Sequence[str]
     link_port: int = LINK_PORT
     networks: Sequence[str] = ()
+    link_host: str = ""
 
 
 def place_servers(file: Path, places: Mapping[str, Place], tables: str = "") -> None:
@@ -30,7 +31,8 @@ def place_servers(file: Path, places: Mapping[str, Place], tables: str = "") -> 
             server = line.removeprefix("[servers.").removesuffix("]")
         match line.partition(" =")[0]:
             case "address":
-                line = f'address = "{places[server].host}:{places[server].link_port}"'
+                place = places[server]
+                line = f'address = "{place.link_host or place.host}:{place.link_port}"'
             case "sip":
                 line = f'sip = "{places[server].host}:{places[server].sip_port}"'
             case "roles":

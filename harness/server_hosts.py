@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from harness.domain_file import Place
 from wanderbus.testbed.delayed_link import TUN, delayed_link
 from wanderbus.testbed.namespaces import Namespaces
 from wanderbus.testbed.namespaces import missing as missing_for_namespaces
 from wanderbus.testbed.processes import Process
 
 _CLIENTS: Final = "clients"
-_LINK_PORT: Final = 5601
 
 
 class ServerHosts(NamedTuple):
@@ -29,13 +29,9 @@ class ServerHosts(NamedTuple):
     clients: str
     servers: tuple[str, ...]
 
-    def sip(self, number: int) -> str:
-        """Return the address of the server of this number, from 1 on, for its clients."""
-        return f"10.76.{number}.2:5060"
-
-    def link(self, number: int) -> str:
-        """Return its address for the other servers."""
-        return f"{_far_address(number)}:{_LINK_PORT}"
+    def place(self, number: int, roles: Sequence[str]) -> Place:
+        """Return the place of the server of this number, from 1 on: clients and other servers have one way each."""
+        return Place(f"10.76.{number}.2", 5060, roles, link_host=_far_address(number))
 
 
 def missing() -> str | None:

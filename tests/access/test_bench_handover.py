@@ -42,8 +42,9 @@ def test_servers_are_apart_from_each_other_and_reach_their_clients() -> None:
         return inside(namespace, make)
 
     with server_hosts(3, DELAY_S) as hosts:
-        links = [opened(hosts.servers[number - 1], hosts.link(number).partition(":")[0]) for number in (1, 2, 3)]
-        near = opened(hosts.servers[1], hosts.sip(2).partition(":")[0])
+        places = [hosts.place(number, ()) for number in (1, 2, 3)]
+        links = [opened(name, place.link_host) for name, place in zip(hosts.servers, places, strict=True)]
+        near = opened(hosts.servers[1], places[1].host)
         client = opened(hosts.clients, "10.76.1.1")
         try:
             for one, other in ((links[0], links[1]), (links[1], links[2]), (links[2], links[0])):
