@@ -22,6 +22,7 @@ import msgspec
 import uvloop
 
 import wanderbus
+from harness.domain_file import Place
 from wanderbus.errors import Refused, WanderbusError
 
 SUBJECT: Final = "Trade"
@@ -38,6 +39,16 @@ AWAY: Final = "older records are in the lake"
 CONNECT_S_MAX: Final = 20.0
 RETRY_S: Final = 0.2
 READY: Final = "ready"
+
+
+def agent_at(place: Place, user: str, directory: Path) -> wanderbus.Agent:
+    """Return an agent of a user at a server of a domain, with its state in ``directory``."""
+    return wanderbus.connect(
+        f"sip:{user}@{DOMAIN}",
+        password=PASSWORD,
+        server=f"{place.host}:{place.sip_port}",
+        state_dir=directory / f"{user}-state",
+    )
 
 
 class Interest(NamedTuple):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import wanderbus
-from faults.agents import DOMAIN, PASSWORD
+from faults.agents import DOMAIN, PASSWORD, agent_at
 from faults.victim import Victim
 from harness.domain_file import Place, place_servers
 from harness.ports import free_port
@@ -108,7 +108,7 @@ class Run:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
             reading = []
             for user, server in SUBSCRIBERS.items():
-                agent = await stack.enter_async_context(self._agent(user, server))
+                agent = await stack.enter_async_context(agent_at(self._places[server], user, self._directory))
                 for subject in self.subjects:
                     reader = Reader(user, subject)
                     self.readers.append(reader)
@@ -116,7 +116,7 @@ class Run:
                     reading.append(tasks.create_task(reader.read(items)))
             publishing = []
             for user, server in PUBLISHERS.items():
-                agent = await stack.enter_async_context(self._agent(user, server))
+                agent = await stack.enter_async_context(agent_at(self._places[server], user, self._directory))
                 publishing += [tasks.create_task(self._publish(agent, each)) for each in self.subjects]
             await asyncio.sleep(STEADY_S)
             for model, apart_s, are_stopped in changes:
@@ -148,15 +148,6 @@ class Run:
             await self._victims[name].start()
         for name in names:
             await self._victims[name].ready()
-
-    def _agent(self, user: str, server: str) -> wanderbus.Agent:
-        place = self._places[server]
-        return wanderbus.connect(
-            f"sip:{user}@{DOMAIN}",
-            password=PASSWORD,
-            server=f"{place.host}:{place.sip_port}",
-            state_dir=self._directory / f"{user}-state",
-        )
 
     async def _publish(self, agent: wanderbus.Agent, subject: str) -> None:
         """Publish one event after the other; one that is refused for now is not published again."""

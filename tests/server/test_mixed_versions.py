@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 import wanderbus
-from faults.agents import DOMAIN, PASSWORD
+from faults.agents import DOMAIN, PASSWORD, agent_at
 from faults.victim import Victim
 from harness.domain_command import domain_command
 from harness.domain_file import Place, place_servers
@@ -118,13 +118,7 @@ class Mixed:
                 await each.kill()
 
     def agent(self, user: str, server: str) -> wanderbus.Agent:
-        place = self.places[server]
-        return wanderbus.connect(
-            f"sip:{user}@{DOMAIN}",
-            password=PASSWORD,
-            server=f"{place.host}:{place.sip_port}",
-            state_dir=self.directory / f"{user}-state",
-        )
+        return agent_at(self.places[server], user, self.directory)
 
     async def subscribe(self, agent: wanderbus.Agent, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         found = []
