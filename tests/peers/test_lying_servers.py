@@ -155,12 +155,16 @@ def test_an_offer_with_a_subscription_of_somebody_else_changes_nothing() -> None
         town.open("east", "north")
 
 
-def test_a_server_offers_no_more_sessions_than_can_be_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_a_server_offers_no_more_sessions_than_can_be_on_their_way(
+    monkeypatch: pytest.MonkeyPatch, with_rows: bool
+) -> None:
     monkeypatch.setattr(arriving_sessions, "MOVES_MAX", 2)
     town = Town()
     moves = [Move(f"sip:u{each}@example.org", "default", 9) for each in range(3)]
     offered = [Subscription(f"east-{each}", move.user, "default", "Trade", "") for each, move in enumerate(moves)]
     for move, subscription in zip(moves, offered, strict=True):
+        town.crash("north", with_rows=with_rows)
         town.say("east", "north", *parts_of(move, "offer", encode_offer((subscription,))))
     assert len(town["north"].broker.state.awaited) == 2
     refused = [each for each in town.answers("north") if isinstance(each, MoveRefused)]
