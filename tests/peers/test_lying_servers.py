@@ -164,6 +164,7 @@ def test_a_server_offers_no_more_sessions_than_can_be_on_their_way(
     moves = [Move(f"sip:u{each}@example.org", "default", 9) for each in range(3)]
     offered = [Subscription(f"east-{each}", move.user, "default", "Trade", "") for each, move in enumerate(moves)]
     for move, subscription in zip(moves, offered, strict=True):
+        town["north"].save()
         town.crash("north", with_rows=with_rows)
         town.say("east", "north", *parts_of(move, "offer", encode_offer((subscription,))))
     assert len(town["north"].broker.state.awaited) == 2
