@@ -30,7 +30,7 @@ from wanderbus.peers.leader_interest import LeaderInterest
 from wanderbus.peers.messages import CloseServerLink, SendOnServerLink
 from wanderbus.peers.parts import AboutServers
 from wanderbus.protocol.domains import GroupLeaders, GroupPublishers
-from wanderbus.protocol.outbox_order import OUT_OF_TURN, OutboxOrder
+from wanderbus.protocol.outbox_order import OUT_OF_TURN, OutboxOrder, in_turn
 from wanderbus.protocol.session_stream import SessionStream
 
 SESSION = "default"
@@ -78,7 +78,7 @@ class LeaderSession:
         self._is_settled = False
         """True once this link has reported to the leader that it has all interest of this server."""
         self._publishes: dict[int, protocol.PublishFor] = {}
-        """Publishes without an answer, by request, in order."""
+        """Publishes without an answer, by request."""
         self._questions: dict[int, str] = {}
         """Channels that the requests without an answer are about, by number."""
         self._order: OutboxOrder[tuple[str, str], str] = OutboxOrder()
@@ -102,7 +102,7 @@ class LeaderSession:
             self._epoch, SESSION, self._resume, keep=True, seen=self._stream.seen, knows_waits=True
         )
         self.send([attach, *self.interest.begin()])
-        self.send(list(self._publishes.values()))
+        self.send([*in_turn(self._publishes.values())])
         self._outputs.append(LeaderLinkChanged(self.leader, link))
 
     @property

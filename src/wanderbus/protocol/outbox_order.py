@@ -6,8 +6,11 @@ seen refused: a refusal and the events behind it may be on different links.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from operator import attrgetter
 from typing import Final, Generic, TypeVar
+
+from wanderbus.protocol import PublishFor
 
 OUT_OF_TURN: Final = "an earlier event of the outbox must be accepted first"
 """Reason for which an event is refused that would overtake another."""
@@ -44,3 +47,19 @@ class OutboxOrder(Generic[Outbox, Refusal]):
         """Let the events behind ``number`` follow it, if it is the one that they wait for."""
         if self._earliest.get(outbox, (None,))[0] == number:
             del self._earliest[outbox]
+
+
+def in_turn(publishes: Iterable[PublishFor]) -> list[PublishFor]:
+    """Return forwarded events by request, except that none is behind a later one of its publisher.
+
+    A device repeats an event whose answer was lost with a link. That request is later than those of events which the
+    leader has not answered, and a leader that was replaced or restored may know none of them.
+    """
+    places: dict[int, tuple[int, int]] = {}
+    earliest: dict[Hashable, int] = {}
+    found = list(publishes)
+    for each in sorted(found, key=attrgetter("number"), reverse=True):
+        publisher = each.user, each.device, each.is_outbox, each.epoch
+        earliest[publisher] = min(each.request, earliest.get(publisher, each.request))
+        places[each.request] = earliest[publisher], each.number
+    return sorted(found, key=lambda each: places[each.request])

@@ -20,6 +20,7 @@ from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.forwarded_publish import ForwardedPublish, PublishId
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.limits import FORWARDED_BYTES_MAX
+from wanderbus.protocol.outbox_order import in_turn
 
 _EVENT_BYTES: Final = 1_024
 """Bytes that an event counts in addition to its own."""
@@ -124,29 +125,16 @@ class Forwarding:
         channels = self._channels
         assert channels is not None
         groups, found = channels.directory.groups, []
-        requests = [number for number, each in self._waiting.items() if groups.group_of(each.subject) == group]
+        publishes = [each.publish for each in self._waiting.values() if groups.group_of(each.subject) == group]
         of_leader: dict[str, list[int]] = {}
-        for request in self._in_turn(requests):
-            forwarded = self._take(request)
-            of_leader.setdefault(forwarded.leader, []).append(request)
+        for publish in in_turn(publishes):
+            forwarded = self._take(publish.request)
+            of_leader.setdefault(forwarded.leader, []).append(publish.request)
             if (link := self._links.get(forwarded.link)) is not None:
-                found.append((link, msgspec.structs.replace(forwarded.publish, request=forwarded.number)))
+                found.append((link, msgspec.structs.replace(publish, request=forwarded.number)))
         for leader, several in of_leader.items():
             self._journal.emit_now(ForgetPublishes(leader, tuple(several)))
         return found
-
-    def _in_turn(self, requests: list[int]) -> list[int]:
-        """Return requests in order, except that no event is behind a later one of its publisher.
-
-        A device repeats an event whose answer was for a closed link; that request is later than those of events which
-        the leader has not answered. The next leader may know none of them.
-        """
-        earliest: dict[tuple[str, int], int] = {}
-        places: dict[int, int] = {}
-        for request in sorted(requests, key=lambda each: self._waiting[each].id, reverse=True):
-            publisher, epoch, _ = self._waiting[request].id
-            places[request] = earliest[publisher, epoch] = min(request, earliest.get((publisher, epoch), request))
-        return sorted(requests, key=lambda each: (places[each], self._waiting[each].id))
 
     def _take(self, request: int) -> ForwardedPublish:
         """Remove an event that waits for an answer."""
