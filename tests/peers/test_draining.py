@@ -7,7 +7,7 @@ import pytest
 from tests.broker.desk import ALICE
 from tests.peers.handover_town import NAMES, Town
 from wanderbus.peers.handover import arriving_sessions, draining
-from wanderbus.peers.handover.draining import LOOK_S, RETRY_S
+from wanderbus.peers.handover.draining import LOOK_S, RETRY_S, USED_MOVES
 from wanderbus.peers.handover.leaving_sessions import RETURN_S_MAX
 from wanderbus.peers.handover.placement import server_for
 from wanderbus.records import DrainingChanged, SessionFenced, encode_record
@@ -142,11 +142,11 @@ def test_l06_a_server_of_an_earlier_version_gets_no_pattern(monkeypatch: pytest.
     assert "has an earlier version, which takes no pattern" in reasons["sip:pat@example.org"]
 
 
-def used() -> tuple[Town, list[str]]:
-    """A crowded town that has begun to drain, and the users whose devices are connected."""
+def used(count: int = 3) -> tuple[Town, list[str]]:
+    """A crowded town that has begun to drain, and ``count`` users whose devices are connected."""
     town = crowded()
     set_draining(town, "south", is_draining=False)
-    south, connected = town["south"], USERS[7:10]
+    south, connected = town["south"], USERS[7 : 7 + count]
     for user in connected:
         south.attach(user, "phone", epoch=2)
     south.give()
@@ -177,6 +177,13 @@ def test_l06_sessions_with_a_connected_device_leave_first_and_wait_for_devices_t
     town.run()
     assert len(away(town, connected)) == 2
     assert all(owners(town, user) == ["south"] for user in USERS if user not in connected)
+
+
+def test_l06_no_more_sessions_are_prepared_than_leave_soon() -> None:
+    town, connected = used(8)
+    town.run()
+    assert len(away(town, connected)) == 1
+    assert sum(len(town[name].broker.state.awaited) for name in NAMES) == USED_MOVES
 
 
 def test_l06_devices_that_do_not_come_back_delay_a_drain_for_a_moment_each() -> None:

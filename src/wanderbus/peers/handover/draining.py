@@ -31,8 +31,9 @@ MOVES_MAX: Final = 512
 LATE_S: Final = 0.2
 """A move that takes longer than the shortest one by this time waits for others."""
 
-USED_MOVES_MAX: Final = 32
-"""Largest number of sessions with a connected device on their way; they leave as fast as such devices come back."""
+USED_MOVES: Final = 3
+"""Sessions with a connected device on their way for each one that may be without a server: they are ready once those
+before them have come back. The longer a session waits, the more it has to read of the target's log."""
 
 LOOK_S: Final = 0.5
 """Pause until the server looks again for sessions that came meanwhile, or whose move has failed."""
@@ -120,7 +121,7 @@ class Draining:
     def _has_room(self, session: SessionRow, now: float) -> bool:
         """Return whether a session may leave now: devices that are on their way back do not wait for the others."""
         if is_used(self._state, session):
-            return len(self._used) < USED_MOVES_MAX
+            return len(self._used) < USED_MOVES * self._leaving.returning_max
         return not self._used and not self._leaving.are_returning and self._pace.has_room(now)
 
     def _look(self, now: float) -> None:

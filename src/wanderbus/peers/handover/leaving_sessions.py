@@ -186,6 +186,11 @@ class LeavingSessions:
         """Return whether devices are on their way back whose sessions have left in a drain, or are about to."""
         return bool(self._held) or not self._returning.is_idle(self._now)
 
+    @property
+    def returning_max(self) -> int:
+        """Return how many sessions whose devices were connected may be without a server now, in a drain."""
+        return self._returning.size
+
     def _obstacle(self, given: MoveSession) -> str:
         """Return why a move cannot begin, "" if it can."""
         session = self._state.sessions.get(session_key(given.user, given.session))

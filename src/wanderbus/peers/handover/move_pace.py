@@ -30,9 +30,14 @@ class MovePace:
         """When each move began, in this order."""
         self._shrunk_at = -inf
 
+    @property
+    def size(self) -> int:
+        """Return how many moves may be under way."""
+        return int(self._window)
+
     def has_room(self, now: float) -> bool:
         """Return whether another move may begin."""
-        return self._under_way(now) < int(self._window)
+        return self._under_way(now) < self.size
 
     def is_idle(self, now: float) -> bool:
         """Return whether no move is under way."""
