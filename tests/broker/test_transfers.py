@@ -15,6 +15,7 @@ from wanderbus.broker.sessions import transfers
 from wanderbus.broker.sessions.handover_messages import (
     ASK_S,
     DORMANT_MAX,
+    FenceSession,
     OthersAsked,
     SessionFound,
     SessionQuestion,
@@ -232,6 +233,11 @@ def test_l07_requests_that_make_no_sense_are_refused(town: Town) -> None:
     town.close(town.watch)
     assert "none waits" in str(town.transfer())
     assert answers(town, town.asker, AwaitTransfer(8, "ticker", "desk")) == []
+
+
+def test_l07_a_server_that_had_the_session_names_the_one_that_has_it(town: Town) -> None:
+    town.give(FenceSession(ALICE, "ticker", 2, "north", (town.ticks.id,)))
+    assert "no session 'ticker' here; north has it" in str(town.transfer())
 
 
 def test_l07_dormant_instances_are_bounded(town: Town) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +102,31 @@ def test_l06_the_session_of_a_user_with_a_role_moves_as_any_other(fleet: Fleet) 
     assert numbers(reader, 1) == [1]
     reader.terminate()
     ended(reader)
+
+
+def test_l07_a_transfer_is_asked_of_the_server_that_has_the_session(fleet: Fleet) -> None:
+    """The user has another session at another server."""
+    sub, bob = ["sub", "Tick", "--keep", "ticker"], fleet.at("s1", "bob", "hunter2")
+    phone, other = fleet.start(*sub, *bob), fleet.start("sub", "News", *fleet.at("s3", "bob", "hunter2"))
+    assert all("subscribed to" in read_ready(each) for each in (phone, other))
+    program = [str(Path(sys.executable).parent / "wanderbus"), *sub, *fleet.at("s2", "bob", "hunter2")]
+    options = ["sub.ticker", "--as", "desk", *fleet.visiting("s2", "bob", "hunter2")]
+    watcher = fleet.start("session", "dormant", *options, "--", *program)
+    assert "waiting as desk" in read_ready(watcher)
+    transfer = ["session", "transfer", "sub.ticker", "--of", "sip:bob@localhost"]
+    status, out, err = fleet.run(*transfer, "--to", "desk", *fleet.visiting("s3"))
+    assert (status, out, "has no session 'sub.ticker' here" in one_line(err)) == (1, "", True)
+    as_bob = ("--user", "sip:bob@localhost", "--password", "hunter2", *fleet.operator()[4:])
+    status, out, err = fleet.run(*transfer, "--to", "car", *as_bob)
+    assert (status, out, "(waiting: desk)" in one_line(err)) == (1, "", True)
+    done = "the session sub.ticker of sip:bob@localhost is read at desk now\n"
+    assert fleet.run(*transfer, "--to", "desk", *fleet.operator()) == (0, done, "")
+    assert ended(phone)[0] == 0
+    for each in (watcher, other):
+        each.terminate()
+        ended(each)
+    status, out, err = fleet.run(*[*transfer[:2], "none", *transfer[3:]], "--to", "desk", *as_bob)
+    assert (status, out, "no server has a session 'none'" in one_line(err)) == (1, "", True)
 
 
 def test_only_an_operator_sees_where_sessions_are(fleet: Fleet) -> None:

@@ -108,7 +108,9 @@ class Transfers:
         key = session_key(request.user, request.session)
         session = self._state.sessions.get(key)
         if session is None or session.is_fenced:
-            raise Refused(f"{request.user} has no session {request.session!r} here; list the sessions")
+            owner = session.next_owner if session is not None else ""
+            place = f"{owner} has it" if owner else "list the sessions of every server"
+            raise Refused(f"{request.user} has no session {request.session!r} here; {place}")
         if (running := self._transfers.get(key)) is not None:
             if running.asker[1].to != request.to or self._links.is_open(running.asker[0]):
                 raise Refused(f"the session {request.session!r} is on its way to {running.asker[1].to!r} already")

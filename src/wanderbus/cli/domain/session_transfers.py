@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting, visiting_as_user
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, perhaps_visiting, visiting_as_user
+from wanderbus.cli.domain.servers_asked import ask_all
 from wanderbus.cli.domain.session_files import Name, Whose, user_given
 from wanderbus.cli.output import print_error, print_json, print_line, print_progress, print_progress_json, run_async
 from wanderbus.client.agent import Agent
-from wanderbus.errors import ConfigurationError
+from wanderbus.client.operator import Operator
+from wanderbus.errors import ConfigurationError, UnknownUser, WanderbusError
 from wanderbus.operator_rows import TransferredSession
 from wanderbus.runtime.child_process import ChildProcess
 
@@ -50,7 +53,7 @@ def dormant(
     run_async(_dormant(connection, name, as_, command, json))
 
 
-@visiting
+@perhaps_visiting
 def transfer(
     name: Name,
     *,
@@ -61,6 +64,12 @@ def transfer(
         typer.Option("--from", metavar="DEVICE", help="Only this device of the session.", show_default="all"),
     ] = None,
     of: Whose = None,
+    event_domain: Annotated[
+        Path | None,
+        typer.Option(
+            "--event-domain", help="File of the domain: ask the server that has the session.", show_default=False
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Transfer the end point of a session to the dormant instance of its application on another device.
@@ -68,11 +77,15 @@ def transfer(
     The present instance gets nothing more, and finishes what it has; its iteration ends. The dormant one is started and
     goes on behind that, so no notification is lost or repeated. One that the present instance does not finish within
     10 seconds is delivered again, and marked as redelivered. Sessions of others need the role of administrator. In a
-    domain, ask the server that has the session; the dormant instance may wait at another one.
+    domain, ask the server that has the session, or give --event-domain to find it; the dormant instance may wait at
+    another one.
 
     Example: wanderbus session transfer ticker --to desk --user sip:bob@localhost
     """
-    row = run_async(_transfer(connection, user_given(connection, of), name, to, device))
+    if event_domain is None:
+        connection = connection.logged_in(may_be_operator=True)
+    user = user_given(connection, of)
+    row = run_async(_transfer(connection, event_domain, user, name, to, device))
     if json:
         print_json({"user": row.user, "session": row.session, "device": row.name})
     else:
@@ -80,10 +93,27 @@ def transfer(
 
 
 async def _transfer(
-    connection: ConnectionOptions, user: str, name: str, to: str, device: str | None
+    connection: ConnectionOptions, domain: Path | None, user: str, name: str, to: str, device: str | None
 ) -> TransferredSession:
+    if domain is not None:
+        connection = await _server_with(connection, domain, user, name)
     async with connection.visitor() as agent:
         return await agent.operator.transfer(user, name, to, device=device)
+
+
+async def _server_with(connection: ConnectionOptions, domain: Path, user: str, name: str) -> ConnectionOptions:
+    """Return the options to ask the server of a domain that has a session."""
+
+    async def has_session(operator: Operator) -> bool:
+        return name in [row.session async for row in operator.sessions(user)]
+
+    answers = (await ask_all(connection, domain, has_session)).values()
+    for answer in answers:
+        if answer.found and answer.connection is not None:
+            return answer.connection
+    if silent := [str(answer) for answer in answers if answer.found is None]:
+        raise WanderbusError(f"no server that answers has a session {name!r} of {user}; {'; '.join(silent)}")
+    raise UnknownUser(f"no server has a session {name!r} of {user}")
 
 
 async def _dormant(connection: ConnectionOptions, session: str, name: str, command: Sequence[str], json: bool) -> None:
