@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from tests.simulation.group_domain import NAMES, Domain, user
+from wanderbus import protocol
 from wanderbus.broker.history.seams import HISTORY_LOST, PATIENCE_S
 from wanderbus.broker.servers.arrivals import LEADER_REPLACED
+from wanderbus.protocol.domains import GroupLeaders
 from wanderbus.records import ArrivalsLost, GroupMoved, GroupPrepared, Subscribed, Unsubscribed
 from wanderbus.subscription import Since
 
@@ -117,6 +119,31 @@ def test_j08_the_gap_of_a_former_leader_ends_where_it_gets_every_event(scene: Sc
     scene.wait()
     assert scene.read("s1") == ["e1", "e2", "e3", LEADER_REPLACED, "e7", "e8", "e9"]
     assert other.uids() == [LEADER_REPLACED]
+
+
+def test_j08_a_leader_by_force_of_the_version_before_is_followed_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never says where the gap ends, so the former leader waits for no number of it."""
+    encode = protocol.encode
+
+    def without_head(message: protocol.AgentMessage | protocol.BrokerMessage) -> bytes:
+        encoded = encode(message)
+        if isinstance(message, GroupLeaders):
+            encoded = msgspec.msgpack.encode(msgspec.msgpack.decode(encoded)[:3])
+        return encoded
+
+    scene.kill_leader()
+    monkeypatch.setattr(protocol, "encode", without_head)
+    assert scene.move("s2", at="s2", force=True) == []
+    scene.publish(scene.alice)
+    scene.wait()
+    scene.nodes["s1"].start()
+    scene.wait()
+    assert scene.leaders() == [("s2", 3)] * 3
+    scene.publish(scene.alice)
+    scene.wait()
+    assert scene.read("s1") == ["e1", "e2", "e3", LEADER_REPLACED, "e7", "e8", "e9"]
 
 
 def test_j08_events_of_a_former_leader_come_too_late_for_those_who_have_read_the_gap(scene: Scene) -> None:

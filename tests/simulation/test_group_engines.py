@@ -166,6 +166,27 @@ def test_j08_a_former_leader_leads_again_once_its_engine_has_named_its_late_even
     assert town.readers["s3"].uids() == [LEADER_REPLACED, "e4", "e5", "e6"]
 
 
+def test_j08_a_former_leader_replaces_the_next_one_once_its_engine_has_named_its_late_events(town: Town) -> None:
+    """What waits for the next leader, which is gone, is not known before: the force is refused at once."""
+    town.set_away("s1")
+    town.publish(town.phone("s1", user("carol")), 100)
+    town.wait(1.0)
+    town.nodes["s1"].crash(lose_rows=False)
+    town.wait()
+    assert town.move("s2", at="s2", force=True) == []
+    town.nodes["s1"].start()
+    town.wait()
+    town.nodes["s2"].crash(lose_rows=False)
+    engine = town.nodes["s1"].engine
+    engine.events_max, engine.delay_s_max, engine.is_away = 1, 2.0, False
+    town.wait(5.0)
+    (reason,) = town.move("s1", at="s1", wait_s=1.0, force=True)
+    assert re.fullmatch("channel group 0 stays at s2: s1: its matching engine is [0-9]+ records? behind", reason)
+    town.wait(400.0)
+    (reason,) = town.move("s1", at="s1", wait_s=1.0, force=True)
+    assert "events that it accepted as an earlier leader still wait for s2; let another server lead" in reason
+
+
 def test_j08_a_gap_about_a_former_leader_follows_its_events(town: Town) -> None:
     """They wait for the engine of the subscriber's server when the leader is replaced."""
     town.set_away("s3")
