@@ -134,6 +134,17 @@ def test_l02_each_notification_comes_once_in_order_if_anything_breaks_at_any_ste
         assert received(town) == list(range(1, COUNT + 2)), delivered
 
 
+def test_l02_a_device_that_comes_to_the_head_leaves_the_rest_on_its_way() -> None:
+    town = long_queue()
+    while not town["north"].has_session:
+        town.deliver()
+    town["north"].locate("10.2.0.7")
+    town.run()
+    assert town.trace.count(("north", "south", "MoveTaken")) == 2
+    assert is_over(town)
+    assert received(town) == list(range(1, COUNT + 2))
+
+
 def test_l02_calls_go_to_the_target_once_it_has_the_head() -> None:
     town = long_queue()
     south = town["south"].broker.state

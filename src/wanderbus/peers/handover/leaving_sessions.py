@@ -277,9 +277,9 @@ class LeavingSessions:
                 if (leaving := self._found(server, move)) is not None and leaving.stage == "fenced":
                     self._emit(DropExport(*move.key, through))
                     self._send_rest(leaving, through)
-            case MoveTaken(move=move, has_come=has_come):
-                if has_come:
-                    self._returning.end((server, move), self._now)
+            case MoveTaken(move=move, has_come=True):
+                self._returning.end((server, move), self._now)  # the rest of the queue may still be here
+            case MoveTaken(move=move):
                 self._on_taken(server, move)
             case MoveRefused(move=move, reason=reason):
                 leaving = self._found(server, move)

@@ -91,7 +91,7 @@ class MoveReady(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class MoveTaken(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """The target owns the session durably; it says so again when a device ``has_come``."""
+    """The target has the whole session durably; or a device ``has_come`` there, maybe before the rest of the queue."""
 
     move: Move
     has_come: bool = False
