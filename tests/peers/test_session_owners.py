@@ -36,6 +36,7 @@ from wanderbus.peers.session_owners import (
 )
 
 ALICE = "sip:alice@example.org"
+BOB = "sip:bob@example.org"
 LATER = FIRST_LINKS_S
 SOUTH = "sip:broker@192.0.2.3:5070"
 EAST, NORTH = 1, 2
@@ -380,6 +381,21 @@ def test_a_call_for_a_session_that_has_left_waits_until_it_has_arrived() -> None
     south.wait(LOOK_S)
     south.answer(EAST, contact="sip:broker@192.0.2.1")
     assert south.decided == [CallRedirected("call", ("sip:broker@192.0.2.1",))]
+
+
+def test_a_call_for_a_session_that_has_left_goes_to_its_next_owner_without_a_question_if_that_can_be_reached() -> None:
+    rows = [session(user, is_fenced=True, owner_epoch=2, next_owner="east") for user in (ALICE, BOB)]
+    south = South(*rows)
+    south.call("first", ALICE, "default")
+    south.answer(EAST, contact="sip:broker@192.0.2.1", is_exact=True)
+    south.asked.clear()
+    south.call("second", BOB, "default")
+    south.call("other session", BOB, "work")
+    assert south.decided == [CallRedirected(call, ("sip:broker@192.0.2.1",)) for call in ("first", "second")]
+    assert south.asked == [(link, OwnerAsked(2, BOB, "work")) for link in (EAST, NORTH)]
+    south.close(EAST)
+    south.call("third", BOB, "default")
+    assert len(south.decided) == 2
 
 
 def test_a_call_for_a_session_that_takes_too_long_is_served() -> None:

@@ -8,8 +8,9 @@
                ◀─CallPostponed
 
 A server owns a user's session if it has subscriptions of the user in it, or notifications that wait. It serves the
-calls for this session. For any other session it asks all servers with a link. It redirects the call to the first one
-that says that it is the owner. A session that nobody owns begins at a server that owns another session of the user:
+calls for this session. If it has given the session up, and knows where the next owner is called, it redirects the call
+there. For any other session it asks all servers with a link, and redirects the call to the first one that says that it
+is the owner. A session that nobody owns begins at a server that owns another session of the user:
 here, or else where one is; without one, here. Nothing is stored: each owner answers from its own state, so an answer is
 never stale, and a server that is down is no owner.
 
@@ -188,6 +189,8 @@ class SessionOwners:
         self._requests: dict[str, int] = {}
         """Number of the question of each call that is not decided."""
         self._last_request = 0
+        self._contacts_of: dict[str, tuple[str, ...]] = {}
+        """Contacts of the servers with a link that have given them in an answer."""
         self._held: dict[str, tuple[OwnerWanted, float]] = {}
         """Each call that waits until the session is at its next owner, and until when it waits."""
         self._redirected: dict[str, float] = {}
@@ -244,9 +247,13 @@ class SessionOwners:
         if not asked:
             self._serve(CallServed(call), user, session, wanted.former, now)
             return
+        after = next_owner(self._sessions, user, session)
+        if session and (contacts := self._contacts_of.get(after[1])):
+            self._redirect(call, contacts, now)  # that server redirects it again if it has given the session up
+            return
         self._last_request += 1
         request = self._requests[call] = self._last_request
-        question = self._questions[request] = _Question(wanted, asked, next_owner(self._sessions, user, session))
+        question = self._questions[request] = _Question(wanted, asked, after)
         self._outputs.append(SetTimer(request, now + ANSWER_S))
         for server in sorted(asked & self._links.servers):
             self._ask(server, request, question)
@@ -294,10 +301,13 @@ class SessionOwners:
         contacts, takes_at = (
             tuple(str(SIPUri.parse(each)) for each in uris) for uris in (answer.contacts, answer.takes_at)
         )
+        if known := contacts or takes_at:
+            self._contacts_of[server] = known
         if server == question.former:
             question.former = ""  # it has not the session
         if contacts and (answer.is_exact or not question.session):
-            self._redirect(question, contacts, now)
+            self._close(question.call)
+            self._redirect(question.call, contacts, now)
             return
         if takes_at:
             question.takers[server] = takes_at
@@ -307,10 +317,9 @@ class SessionOwners:
             question.is_coming = answer.next_owner == server
         self._strike(question, server, now)
 
-    def _redirect(self, question: _Question, contacts: tuple[str, ...], now: float) -> None:
-        self._close(question.call)
-        self._remember(question.call, now)
-        self._outputs.append(CallRedirected(question.call, contacts))
+    def _redirect(self, call: str, contacts: tuple[str, ...], now: float) -> None:
+        self._remember(call, now)
+        self._outputs.append(CallRedirected(call, contacts))
 
     def _on_link_opened(self, link: int, server: str) -> None:
         """Repeat the questions without an answer: a link that failed may have lost them."""
@@ -324,6 +333,7 @@ class SessionOwners:
         """Expect no answer of a server without a link."""
         if not self._links.closed(link, server):
             return
+        self._contacts_of.pop(server, None)
         for question in list(self._questions.values()):
             self._strike(question, server, now)
 
@@ -349,14 +359,14 @@ class SessionOwners:
 
         While this server drains, it begins elsewhere.
         """
+        self._close(question.call)
         drains = self._sessions.is_draining
         taker = server_for(question.user, question.takers) if drains else None
         if question.other and (drains or not self.owns(question.user)):
-            self._redirect(question, question.other, now)
+            self._redirect(question.call, question.other, now)
         elif taker is not None:
-            self._redirect(question, question.takers[taker], now)
+            self._redirect(question.call, question.takers[taker], now)
         else:
-            self._close(question.call)
             unowned = question.user if is_certain else ""
             served = CallServed(question.call, unowned, question.session if unowned else "")
             self._serve(served, question.user, question.session, question.former, now)
