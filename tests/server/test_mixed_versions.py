@@ -99,6 +99,7 @@ class Mixed:
             place, data = self.places[name], self.directory / "data" / name
             own = {"--event-server": name, "--host": place.host, "--port": place.sip_port, "--data-dir": data}
             words = [str(word) for option in {**common, **own}.items() for word in option]
+            words.append("--verbose")
             errors = self.directory / f"{name}.stderr"
             self.running[name] = Victim(name, "wanderbus", "up", *words, errors=errors, on_host=of_version)
             await self.running[name].start()
@@ -144,6 +145,14 @@ class Mixed:
             with pytest.raises(wanderbus.WanderbusError, match=f"{OLD} has an earlier version"):
                 await carol.handover(OLD)
 
+    async def seek_dormant_instance(self) -> None:
+        """Ask all servers about a session: the old one does not know the question, and its link stays."""
+        async with self.agent("carol", "s1") as carol, carol.subscribe("Long"):
+            with pytest.raises(wanderbus.WanderbusError, match="no dormant instance 'desk' waits"):
+                await carol.operator.transfer(carol.uri, "default", "desk")
+        for name in SERVERS:
+            assert "a message about a session that moves" not in (self.directory / f"{name}.stderr").read_text(), name
+
     async def upgrade(self, since: str) -> None:
         """Upgrade the domain: start the server of the former version again once the command asks for it."""
         log = self.directory / "upgrade"
@@ -180,6 +189,7 @@ async def play(domain: Mixed) -> list[tuple[str, int]]:
             await alice.handover("s1")
             await alice.handover(OLD)
             await domain.refuse_long_queue()
+            await domain.seek_dormant_instance()
             await domain.upgrade(since)
             await alice.handover(OLD)
             domain.is_publishing = False

@@ -167,7 +167,7 @@ def test_j08_a_former_leader_leads_again_once_its_engine_has_named_its_late_even
 
 
 def test_j08_a_former_leader_replaces_the_next_one_once_its_engine_has_named_its_late_events(town: Town) -> None:
-    """What waits for the next leader, which is gone, is not known before: the force is refused at once."""
+    """The force is refused at once: nobody knows before what waits for the next leader, which is gone."""
     town.set_away("s1")
     town.publish(town.phone("s1", user("carol")), 100)
     town.wait(1.0)

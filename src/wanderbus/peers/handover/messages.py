@@ -23,8 +23,8 @@ A long queue follows in pieces, a few of them at once (decision 0153)::
 
 A device that has come without its session makes its server ask the former one: PastAsked, PastAnswered (decision 0149).
 
-A server that is to transfer a session to a dormant instance, or to make one of a copy, asks the others: SessionAsked,
-SessionAnswered.
+A server that is to transfer a session to a dormant instance, or to make one of a copy, asks the others: HeadAsked with
+a question, SessionAnswered.
 
 A message is a prefix and a msgpack array whose first item is the kind.
 """
@@ -117,9 +117,13 @@ class MoveAwaited(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class HeadAsked(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Question for the end of the receiver's log."""
+    """Question for the end of the receiver's log, or about a session: then the answer is :class:`SessionAnswered`.
+
+    A server of the version before passes over ``question``, and answers with the end, for which nobody waits.
+    """
 
     request: Number
+    question: SessionQuestion | None = None
 
 
 class HeadAnswered(msgspec.Struct, frozen=True, array_like=True, tag=8):
@@ -150,12 +154,6 @@ class RestWanted(msgspec.Struct, frozen=True, array_like=True, tag=11):
     through: Number
 
 
-class SessionAsked(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Question about a session at the receiver."""
-
-    question: SessionQuestion
-
-
 class SessionAnswered(msgspec.Struct, frozen=True, array_like=True, tag=13):
     """Answer to ``question``: the dormant instances that wait, and whether the session is here, or on its way."""
 
@@ -169,7 +167,7 @@ OfMoves = (
 )
 """Messages about sessions that move."""
 
-Message = OfMoves | PastAsked | PastAnswered | SessionAsked | SessionAnswered
+Message = OfMoves | PastAsked | PastAnswered | SessionAnswered
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

@@ -13,6 +13,7 @@ broken link has lost. Messages are in :mod:`wanderbus.peers.handover.messages`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from typing import Final
 
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.sessions.handover_messages import (
@@ -46,12 +47,12 @@ from wanderbus.peers.handover.following import TIMER as FOLLOW
 from wanderbus.peers.handover.following import Following
 from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES, LeavingSessions
 from wanderbus.peers.handover.messages import (
+    HeadAsked,
     MoveWithdrawn,
     Part,
     PastAnswered,
     PastAsked,
     SessionAnswered,
-    SessionAsked,
     decode,
     encode,
 )
@@ -64,6 +65,9 @@ from wanderbus.peers.messages import (
 )
 from wanderbus.peers.open_links import OpenLinks
 from wanderbus.server_networks import ServerNetworks
+
+_NO_REQUEST: Final = 0
+"""Number of a question for the end of a log of which nobody awaits the answer."""
 
 HandoversInput = (
     HandoverOutput | DeviceLocated | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
@@ -142,7 +146,7 @@ class SessionHandovers:
                     self._pasts.found(given)
                 case OthersAsked(question=question, server=asked):
                     for each in sorted(self._links.servers & {asked} if asked else self._links.servers):
-                        self._links.send(each, encode(SessionAsked(question)), self._outputs.append)
+                        self._links.send(each, encode(HeadAsked(_NO_REQUEST, question)), self._outputs.append)
                 case SessionFound(server=asker, question=question, names=names):
                     answer = SessionAnswered(question, names, given.is_here)
                     self._links.send(asker, encode(answer), self._outputs.append)
@@ -181,7 +185,7 @@ class SessionHandovers:
             message = decode(received.payload)
             if isinstance(message, PastAsked | PastAnswered):
                 self._pasts.received(server, message)
-            elif isinstance(message, SessionAsked):
+            elif isinstance(message, HeadAsked) and message.question is not None:
                 self._outputs.append(SessionWanted(server, message.question))
             elif isinstance(message, SessionAnswered):
                 self._outputs.append(SessionReported(server, message.question, message.names, message.is_here))
