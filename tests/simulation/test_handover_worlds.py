@@ -353,7 +353,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (take_over_no_publishes, "was accepted as", (5, 35)),
     (publish_before_the_past_is_here, " after a later one of ", (125, 155)),
     (ask_one_former_server, "was accepted as", (5, 125)),
-    (keep_the_link_of_a_device_that_has_gone, "was accepted as", (449,)),
+    (keep_the_link_of_a_device_that_has_gone, "was accepted as", (527,)),
     (let_sessions_cross, " still ", (5, 11)),
     (read_the_past_apart, " in two notifications, ", (1, 2)),
     (begin_live_while_the_others_read, " in two notifications, ", (165,)),
