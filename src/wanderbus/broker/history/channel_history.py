@@ -185,6 +185,8 @@ class ChannelHistory:
         else:
             has_number = (request.first, request.last, request.newest) != (None, None, None)
             led = known[-1 if has_number or link.is_server else 0]
+        if led is None and link.is_server and request.epoch > known[-1].epoch:
+            raise Refused(f"{self._state.server} is about to lead the channel of {subject!r}; try again later")
         if led is None:
             epochs = ", ".join(str(each.epoch) for each in known)
             raise Refused(f"the channel of {subject!r} has no epoch {request.epoch} here (known: {epochs})")

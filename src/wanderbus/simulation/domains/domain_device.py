@@ -201,7 +201,8 @@ class DomainDevice(SimulatedDevice):
         if isinstance(asked, protocol.Renew):
             self.asked[asked.subscription].state = "unknown"
         is_past = isinstance(asked, protocol.Subscribe) and asked.since is not None
-        if is_past and ("cannot be reached" in refusal.reason or refusal.limit == "disk_full"):
+        is_temporary = "cannot be reached" in refusal.reason or "is about to lead" in refusal.reason
+        if is_past and (is_temporary or refusal.limit == "disk_full"):
             self.world.after(1.0, lambda: self.ask(asked))
         elif "Spark matches" in refusal.reason:
             self._note(f"has no pattern: {refusal.reason}")
