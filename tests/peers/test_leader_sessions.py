@@ -279,14 +279,14 @@ def test_publishes_without_an_answer_are_repeated_in_order_on_each_new_link(sout
     assert south.taken()[2:] == [publish_for(1, 1), publish_for(3, 3), publish_for(4, 4)]
 
 
-def test_a_repeat_of_an_answered_publish_is_sent_before_later_ones_of_its_publisher(south: South) -> None:
-    """The leader may have been restored from a copy without that event."""
+@pytest.mark.parametrize("refusal", [None, protocol.PublishRefused(1, "full", "disk_full", outbox=True)])
+def test_a_repeat_of_an_answered_publish_is_sent_before_later_ones_of_its_publisher(south: South, refusal: Any) -> None:
     south.attached()
     for request, number, outbox in ((1, 1, 6), (2, 9, None), (3, 2, 6)):
         south.publish(request, number, outbox=outbox)
-    south.answers("north", protocol.PublishAccepted(1, NEW_ID))
-    south.close()
+    south.answers("north", refusal or protocol.PublishAccepted(1, NEW_ID))
     south.publish(4, 1, outbox=6)
+    south.close()
     south.open()
     assert south.taken()[2:] == [publish_for(2, 9), publish_for(4, 1, outbox=6), publish_for(3, 2, outbox=6)]
 

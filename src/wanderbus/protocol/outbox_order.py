@@ -52,8 +52,8 @@ class OutboxOrder(Generic[Outbox, Refusal]):
 def in_turn(publishes: Iterable[PublishFor]) -> list[PublishFor]:
     """Return forwarded events by request, except that none is behind a later one of its publisher.
 
-    A device repeats an event whose answer was lost with a link. That request is later than those of events which the
-    leader has not answered, and a leader that was replaced or restored may know none of them.
+    A device repeats an event that was refused temporarily, or whose answer was lost with a link. That request is later
+    than those of events which the leader has not answered, and may know none of, as one that was replaced or restored.
     """
     places: dict[int, tuple[int, int]] = {}
     earliest: dict[Hashable, int] = {}
