@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wanderbus.broker.queues.queue import SessionQueue
@@ -173,6 +173,7 @@ operations = st.lists(
 
 
 @given(operations)
+@example([("append", "a", 1, 0), ("take", "b", 1, 0), ("drop", "c", 0, 1), ("drop", "a", 0, 1)])
 def test_queues_are_as_lists_of_numbers_would_be(script: list[tuple[str, str, int, int]]) -> None:
     """The model: of each subscription the numbers that wait, and queues loaded from stored blocks are the same."""
     changed: Changed = {}

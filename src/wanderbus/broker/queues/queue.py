@@ -280,8 +280,8 @@ class SessionQueue:
             if entry.number > number:
                 break
             yield from entry.subscriptions
-        for gaps in self._gaps.values():
-            yield from (subscription for subscription, first in gaps if first <= number)
+        for block in sorted(self._gaps):  # a loaded queue has them in this order, too
+            yield from (subscription for subscription, first in sorted(self._gaps[block]) if first <= number)
 
     def items_from(self, number: int, subscription: str | None = None) -> Iterator[list[tuple[str, Item]]]:
         """Yield the items that begin at ``number`` or later, grouped by number: each item with its subscription."""
