@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from wanderbus import filters, protocol, records
+from wanderbus import protocol, records
 from wanderbus.broker import admission
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
@@ -15,6 +15,7 @@ from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.lookups import Lookups
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.interest.matcher import Matcher
+from wanderbus.broker.interest.measured_filter import read_filter
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import KernelWanted, OffsetFound, SubscriptionUnreadable
 from wanderbus.broker.patterns.detections import Detections
@@ -364,7 +365,7 @@ class Subscriptions:
         admission.check_queue(request.queue)
         self._policies.check(request.queue.policy)
         if request.language != PATTERN:
-            filters.parse(request.expression, request.language)
+            read_filter(request.expression, request.language)
         return Subscription(
             id="",
             owner=link.user,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wanderbus import filters
-from wanderbus.broker.interest.measured_filter import MeasuredFilter, measured
+from wanderbus.broker.interest.measured_filter import MeasuredFilter, measured, read_filter
 from wanderbus.broker.state.pattern_states import compiled
 from wanderbus.errors import FilterError
 from wanderbus.subscription import PATTERN, Subscription
@@ -22,8 +21,7 @@ class IndexEntry(NamedTuple):
 def entries_of(subscription: Subscription) -> tuple[IndexEntry, ...]:
     """Return the entries of a subscription; :class:`FilterError` if its expression cannot be read."""
     if subscription.language != PATTERN:
-        read = filters.parse(subscription.expression, subscription.language)
-        return (IndexEntry(subscription.subject, measured(read)),)
+        return (IndexEntry(subscription.subject, read_filter(subscription.expression, subscription.language)),)
     leaves = enumerate(compiled(subscription.expression).leaves)
     return tuple(IndexEntry(leaf.subject, measured(leaf.filter), step) for step, leaf in leaves)
 

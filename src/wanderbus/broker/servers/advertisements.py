@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wanderbus import filters, protocol, records
+from wanderbus import protocol, records
 from wanderbus.broker import admission
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.filter_bytes import FilterBytes
 from wanderbus.broker.interest.filter_work import FilterWork
-from wanderbus.broker.interest.measured_filter import measured
+from wanderbus.broker.interest.measured_filter import read_filter
 from wanderbus.broker.messages import AdvertisementsChanged
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.decisions import Rejected
@@ -142,7 +142,7 @@ class Advertisements:
         admission.check_subject(request.subject)
         if refusal := self._permissions.refusal(user, request.subject):
             raise Refused(refusal)
-        interest = measured(filters.parse(request.expression, request.language))
+        interest = read_filter(request.expression, request.language)
         admission.check_bytes("advertisement", len(protocol.encode(request)))
         most = self._config.user_advertisements_max
         if len(self._of_user.get(user, ())) >= most:
@@ -197,7 +197,7 @@ class Advertisements:
     def _take_up(self, row: AdvertisementRow) -> Filter | None:
         """Compare events with an advertisement from now on; return its filter, None if it cannot be read any more."""
         try:
-            interest = measured(filters.parse(row.expression, row.language))
+            interest = read_filter(row.expression, row.language)
         except FilterError:
             return None
         self._users[row.id] = row.user

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from wanderbus import filters
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.index_entries import IndexEntry
 from wanderbus.broker.interest.matcher import Matcher
-from wanderbus.broker.interest.measured_filter import measured
+from wanderbus.broker.interest.measured_filter import read_filter
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, StreamResult
@@ -97,7 +96,7 @@ class RouteIndex:
         for each in several:
             subject = EVERY_SUBJECT if each.subject is None else each.subject
             subscription = Subscription(_name(route, each), _OWNER, "", subject, each.expression)
-            entry = IndexEntry(subject, measured(filters.parse(each.expression)))
+            entry = IndexEntry(subject, read_filter(each.expression, "eci"))
             self._matcher.add(subscription, [entry])
             self._publisher_filters.add_route(subscription.id, subject, entry.interest.filter)
 
