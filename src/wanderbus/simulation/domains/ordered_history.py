@@ -15,6 +15,9 @@ from wanderbus.simulation.world import World
 _PAUSE_S: Final = (0.05, 1.0)
 """Shortest and longest pause between two requests of one reader."""
 
+CALM_PAUSE_S: Final = (0.05, 10.0)
+"""The same once nothing is published any more: a request at the end of a channel may read a whole log."""
+
 
 class ChannelReader(SimulatedDevice):
     """A user at a server who follows the channel of ``subject``; a refused request is repeated."""
@@ -29,6 +32,7 @@ class ChannelReader(SimulatedDevice):
         self.gone: list[tuple[int, int, int]] = []
         """Ranges that a leader no longer kept, or that were left out: the epoch, first number, and number behind."""
         self.refusals = 0
+        self.pause_s = _PAUSE_S
         self.is_stopped = False
         self._epoch = 0
         self._next: int | None = None
@@ -40,7 +44,7 @@ class ChannelReader(SimulatedDevice):
         """Request the next page unless one is on its way."""
         if self.is_stopped:
             return
-        self.world.after(self.world.random.uniform(*_PAUSE_S), self._act)
+        self.world.after(self.world.random.uniform(*self.pause_s), self._act)
         if not self._pending:
             limit = self.world.random.choice([1, 3, 50])
             self.ask(protocol.ListEvents(0, self.subject, self._next, limit=limit, epoch=self._epoch))

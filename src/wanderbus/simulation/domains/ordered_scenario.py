@@ -21,7 +21,7 @@ from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.domains.domain_scenario import FILTER_LEASE_S, QUIET_S, DomainScenario
 from wanderbus.simulation.domains.interest_tables import check_tables
-from wanderbus.simulation.domains.ordered_history import ChannelReader
+from wanderbus.simulation.domains.ordered_history import CALM_PAUSE_S, ChannelReader
 from wanderbus.subscription import Since
 
 ACTIVE_S: Final = 15.0
@@ -280,6 +280,11 @@ class OrderedScenario(DomainScenario):
         if draw.random() < 0.5:
             self._partition()
         self.world.after(draw.choice([0.0, 0.5, 2.0]), self._node().drop_log)
+
+    def _repair(self) -> None:
+        super()._repair()
+        for reader in self.readers:
+            reader.pause_s = CALM_PAUSE_S
 
     # Checks ---------------------------------------------------------------------------------------------------------
 
