@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.desk import ALICE
-from tests.peers.handover_town import Town
+from tests.peers.handover_town import NAMES, Town
 from wanderbus.broker.sessions.handover_messages import (
     DevicePast,
     FormerServerAsked,
@@ -32,8 +32,11 @@ def publishers(device: str = "phone", *, decentralised: bool = True) -> bytes:
 
 @pytest.fixture
 def town() -> Town:
+    """South has decentralised channels: its devices have causal pasts."""
     found = Town()
-    found["south"].asked.clear()
+    south = found["south"]
+    south.broker.state.servers["south"].servers = tuple(NAMES)
+    south.asked.clear()
     return found
 
 
@@ -92,6 +95,14 @@ def test_l04_a_device_that_has_gone_has_no_link_here(town: Town) -> None:
     (answer,) = town.answers("south")
     assert isinstance(answer, PastAnswered)
     assert (answer.request, answer.past.publishers, answer.past.next_server) == (7, b"", "")
+
+
+def test_a_server_without_decentralised_channels_lets_no_device_go() -> None:
+    """No server has to know where it is; one that claims it again and again would only close its links."""
+    south = Town()["south"]
+    south.attach(ALICE, "phone")
+    south.give(PastWanted("north", 7, OF_PHONE))
+    assert (south.dropped_links, south.broker.state.devices[f"{ALICE}/phone"].gone_to) == ([], "")
 
 
 def test_l04_a_later_question_is_sent_after_the_device_and_may_break_a_circle(town: Town) -> None:

@@ -135,9 +135,12 @@ class Devices:
         before, this server still names the former one, and so on: the last one in a row knows everything.
         """
         state, asked = self._state, given.question
-        self._turned_away.close_device(asked.user, asked.device)
         session = state.sessions.get(session_key(asked.user, asked.session))
-        device = state.devices.get(device_key(asked.user, asked.device))
+        # Without decentralised channels no device has to go: a server that claims one would only close its link.
+        device = None
+        if state.servers[state.server].servers:
+            self._turned_away.close_device(asked.user, asked.device)
+            device = state.devices.get(device_key(asked.user, asked.device))
         after = session.next_owner if session is not None else ""
         if device is not None and device.gone_to in ("", asked.named):
             gone = records.DeviceGone(at_us=state.wall_us, user=asked.user, device=asked.device, server=given.server)
