@@ -54,6 +54,9 @@ def goals(attack: Attack, seen: Figures) -> list[Goal]:
         found.append(goal(f"{name}:ready_after_costly_user_s", seen.ready_after_costly_user_s, "s", most=5))
     if attack.guesses_max is not None:
         found.append(goal(f"{name}:guesses_admitted", seen.guesses_admitted, "guesses", most=attack.guesses_max))
+    if attack.lying:
+        found.append(goal(f"{name}:sessions_moved", seen.sessions_moved, "sessions", most=0))
+        found.append(goal(f"{name}:pulls_admitted", seen.pulls_admitted, "requests", most=0))
     return found
 
 

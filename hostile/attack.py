@@ -12,6 +12,9 @@ DOMAIN: Final = "localhost"
 ATTACKERS: Final = ("mallory", "trudy", "oscar", "sybil")
 """Users of the server who are hostile; strangers have no account."""
 
+OPERATOR: Final = "judy"
+"""User who is neither a good agent nor an attacker, and administrator."""
+
 
 class Target(msgspec.Struct, frozen=True):
     """Addresses and times that an attacker receives."""
@@ -30,6 +33,9 @@ class Target(msgspec.Struct, frozen=True):
 
     eci_port: int = 0
     """Address of the original ECI, if it is served."""
+
+    second: str = ""
+    """Address of the other honest server, in a domain of several."""
 
     trace: str = ""
     """The server's SIP trace, for attackers that are assumed to see signalling."""
@@ -82,6 +88,9 @@ class Attack(NamedTuple):
 
     short_segments: bool = False
     """True if the server's log begins a new segment every few seconds, for which it needs a descriptor."""
+
+    lying: bool = False
+    """True if the server belongs to a domain of three, of which one lies, and good agents are at the other two."""
 
     eci: bool = False
     """True if the server also serves the original ECI, on an address that everybody reaches."""

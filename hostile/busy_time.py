@@ -10,13 +10,10 @@ import contextlib
 from typing import Final
 
 from harness.workers import Line
-from hostile.attack import Target
+from hostile.attack import OPERATOR, Target
 from hostile.users import connected
 from wanderbus.broker.interest.matcher import COMPILED_FROM_EVENTS
 from wanderbus.matching import SCANNED_MAX
-
-USER: Final = "judy"
-"""A user that is neither a good agent nor an attacker."""
 
 SUBJECT: Final = "Busy"
 EVENTS_AT_ONCE: Final = 100
@@ -28,7 +25,7 @@ async def be_busy(line: Line, target: Target) -> int:
     """Subscribe and publish until the server loads its compiled loops; return the number of events."""
     del line
     published = 0
-    async with connected(target, USER) as agent, contextlib.AsyncExitStack() as stack:
+    async with connected(target, OPERATOR) as agent, contextlib.AsyncExitStack() as stack:
         for number in range(2 * SCANNED_MAX):
             await stack.enter_async_context(agent.subscribe(SUBJECT, f"Number == {number} and Never == 1"))
         await asyncio.sleep(NUMPY_S)

@@ -43,9 +43,9 @@ CONNECT_S_MAX: Final = 60.0
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Server and directory of the good agents."""
+    """Servers and directory of the good agents; each agent is at one of the servers."""
 
-    server: str
+    servers: tuple[str, ...]
     directory: str
     ipv6: bool = False
 
@@ -186,7 +186,7 @@ def _agent(place: Place, name: str, address: str) -> wanderbus.Agent:
     return wanderbus.connect(
         f"sip:{name}@{DOMAIN}",
         password=PASSWORD,
-        server=place.server,
+        server=place.servers[int(address.rpartition(".")[2]) % len(place.servers)],
         state_dir=Path(place.directory, name),
         local_address=place.local(address),
         connect_s_max=CONNECT_S_MAX,

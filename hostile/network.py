@@ -20,6 +20,9 @@ from typing import Final
 from wanderbus.testbed.namespaces import Namespaces
 
 SERVER: Final = "10.77.0.1"
+SECOND: Final = "10.77.0.2"
+"""Address of a second server on the same host."""
+
 ATTACKER: Final = "10.77.0.9"
 VICTIM: Final = "10.77.0.3"
 GOOD: Final = tuple(f"10.77.0.{number}" for number in range(11, 16))
@@ -68,6 +71,7 @@ class Network:
             self._namespaces.join("server", f"port{number}", host, "eth0")
             bridge += [f"link set port{number} master lan", f"link set port{number} up"]
         bridge += ["link set lan up", f"address add {SERVER}/{_PREFIX_BITS} dev lan"]
+        bridge += [f"address add {SECOND}/{_PREFIX_BITS} dev lan"]
         bridge += [f"address add {as_ipv6(SERVER)}/{_IPV6_PREFIX_BITS} dev lan nodad"]
         bridge += [f"route add 10.78.0.0/22 via {ATTACKER}", f"route add fd78::/32 via {as_ipv6(ATTACKER)}"]
         self._namespaces.configure("server", bridge)

@@ -18,12 +18,13 @@ from harness.loads import LoadEndedError, wait_until_idle
 from harness.reporting import percentile
 from harness.workers import Worker
 from hostile import tally
-from hostile.attack import ATTACKERS, Attack, Report, Target
+from hostile.attack import ATTACKERS, OPERATOR, Attack, Report, Target
 from hostile.attacker import attack as attack_job
-from hostile.busy_time import USER, be_busy
+from hostile.busy_time import be_busy
 from hostile.datagrams import HOLE, HOLE_IPV6
+from hostile.domain import Domain
 from hostile.good import EVENTS_PER_S, MOVER, NAMES, NEWCOMER_NAMES, SUBJECT, Place, be_good
-from hostile.network import SERVER, Network, as_ipv6, network
+from hostile.network import SECOND, SERVER, Network, as_ipv6, network
 from hostile.server import ECI_PORT, PORTS, Server
 from hostile.tally import ATTACK, BASELINE, Figures, Observed
 from wanderbus.machine import shown
@@ -71,14 +72,20 @@ class Scene:
         self._directory = directory
         self._baseline_s, self._attack_s = seconds
         self._address, self._hole = (as_ipv6(SERVER), HOLE_IPV6) if attack.ipv6 else (SERVER, HOLE)
-        self._server = Server(
-            lan,
-            directory,
-            (*NAMES, *NEWCOMER_NAMES, *ATTACKERS, USER),
-            traced=attack.traced,
-            short_segments=attack.short_segments,
-            eci=attack.eci,
-            host=self._address,
+        self._attacker = directory / "attacker"
+        users = (*NAMES, *NEWCOMER_NAMES, *ATTACKERS, OPERATOR)
+        self._server = (
+            Domain(lan, directory, users, self._attacker)
+            if attack.lying
+            else Server(
+                lan,
+                directory,
+                users,
+                traced=attack.traced,
+                short_segments=attack.short_segments,
+                eci=attack.eci,
+                host=self._address,
+            )
         )
         self._seen = Seen()
 
@@ -90,7 +97,9 @@ class Scene:
             if self.attack.compiled:
                 self._compile()
             good, attacker = (stack.enter_context(Worker(namespace=self._host(name))) for name in ("good", "attacker"))
-            good.start(be_good, Place(shown((self._address, PORTS["port"])), str(self._directory), self.attack.ipv6))
+            servers = (self._address, SECOND) if self.attack.lying else (self._address,)
+            places = tuple(shown((each, PORTS["port"])) for each in servers)
+            good.start(be_good, Place(places, str(self._directory), self.attack.ipv6))
             good.receive()
             time.sleep(SETTLE_S)
             self._phase(BASELINE, self._baseline_s, good, attacker if self.attack.has_hole else None)
@@ -150,9 +159,15 @@ class Scene:
             "eci_port": ECI_PORT,
             **{name: port for name, port in PORTS.items() if name != "port"},
         }
-        directory = self._directory / "attacker"
-        directory.mkdir(exist_ok=True)
-        return Target(server=server, seconds=seconds, directory=str(directory), trace=self._server.trace, **ports)
+        self._attacker.mkdir(exist_ok=True)
+        return Target(
+            server=server,
+            seconds=seconds,
+            directory=str(self._attacker),
+            trace=self._server.trace,
+            second=SECOND if self.attack.lying else "",
+            **ports,
+        )
 
     def _host(self, name: str) -> str:
         return self._lan.name(name)
@@ -184,6 +199,7 @@ def damaged(content: bytes) -> bytes:
 def figures(attack: Attack, observed: Observed, seen: Seen) -> Figures:
     """Return the figures of one run of an attack."""
     broken = tally.delivery(observed)
+    moving = MOVER if attack.lying else ""  # its device calls again after each move of its session
     before_ms, under_ms, ratio = tally.p99_ratio(observed, without=MOVER)
     beside: dict[str, Any] = {f"report_{name}": value for name, value in seen.report.items()}
     beside |= {f"cpu_{name}": round(share, 3) for name, share in seen.cpu_share.items()}
@@ -202,11 +218,13 @@ def figures(attack: Attack, observed: Observed, seen: Seen) -> Figures:
         good_out_of_order=broken.out_of_order,
         good_p99_ratio=ratio,
         newcomer_s=tally.slowest_newcomer_s(observed, ATTACK),
-        longest_stall_s=tally.longest_stall_s(observed, ATTACK, 1 / EVENTS_PER_S),
+        longest_stall_s=tally.longest_stall_s(observed, ATTACK, 1 / EVENTS_PER_S, without=moving),
         server_ended=seen.ended,
         rss_growth_mib=max(seen.rss_mib) - seen.rss_mib[0],
         amplification=tally.ratio(seen.victim_bytes, sent) if attack.amplification else math.nan,
         ready_after_costly_user_s=seen.ready_s,
         guesses_admitted=seen.report.get("guesses_admitted", math.nan),
+        sessions_moved=seen.report.get("sessions_moved", math.nan),
+        pulls_admitted=seen.report.get("pulls_admitted", math.nan),
         beside=beside,
     )

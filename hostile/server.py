@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.certificate import make_certificate
 from harness.process_figures import open_files, processor_s, resident_bytes
-from hostile.attack import DOMAIN, PASSWORD
+from hostile.attack import DOMAIN, OPERATOR, PASSWORD
 from hostile.network import SERVER, Network
 from hostile.priority import come_first, waited_s
 from wanderbus.testbed import CannotRunError
@@ -29,7 +29,11 @@ STOP_S_MAX: Final = 30.0
 
 
 class Server:
-    """One server with a directory of its own; raises RuntimeError when it does not start."""
+    """One server with a directory of its own; raises RuntimeError when it does not start.
+
+    It may be a ``member`` of an event domain: the file, and its name there. With ``liar``, the directory of its orders,
+    it lies to the other ones (:mod:`hostile.lying_server`), from the attacker's host.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,8 @@ class Server:
         short_segments: bool = False,
         eci: bool = False,
         host: str = SERVER,
+        member: tuple[Path, str] | None = None,
+        liar: Path | None = None,
     ) -> None:
         self.data = directory / "data"
         self.trace = str(directory / "sip.trace") if traced else ""
@@ -49,7 +55,11 @@ class Server:
         self.ended = 0
         """Number of times that it ended without being stopped."""
         self._network = network
-        self._module = "hostile.short_segments" if short_segments else "wanderbus"
+        self._words = ["hostile.short_segments" if short_segments else "wanderbus"]
+        if liar is not None:
+            self._words = ["hostile.lying_server", str(liar)]
+        self._host = "server" if liar is None else "attacker"
+        self._prepare = come_first if liar is None else None
         self._errors = directory / "server.stderr"
         self._process: Process | None = None
         file = directory / "users"
@@ -59,19 +69,21 @@ class Server:
         given = {"host": host, "domain": DOMAIN, "users": str(file), "data_dir": str(self.data)}
         given |= {"tls_certificate": str(certificate), "tls_key": str(key)}
         given |= {"sip_trace": self.trace} if traced else {}
+        given |= {"event_domain": str(member[0]), "event_server": member[1]} if member else {}
         lines = [f'{name} = "{value}"' for name, value in given.items()]
         lines += [f"{name} = {value}" for name, value in PORTS.items()]
         lines += [f"eci_port = {ECI_PORT}", f'eci_host = "{host}"'] if eci else []
+        lines += ["[broker.roles]", f'{OPERATOR} = "administrator"']
         self._settings = directory / "broker.toml"
         self._settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def start(self) -> float:
         """Start it, wait until it is ready, and return the duration."""
         began_s = time.monotonic()
-        argv = python(self._module, "up", "--config", str(self._settings))
+        argv = python(*self._words, "up", "--config", str(self._settings))
         limited = ["sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *argv]
-        argv = self._network.command("server", limited)
-        self._process = Process("the server", argv, self._errors, read=True, prepare=come_first, session=True)
+        argv = self._network.command(self._host, limited)
+        self._process = Process("the server", argv, self._errors, read=True, prepare=self._prepare, session=True)
         try:
             self._process.line()
         except CannotRunError as error:

@@ -15,6 +15,7 @@ from hostile.attacks import (
     floods,
     passwords,
     patterns,
+    servers,
     storage,
     streams,
 )
@@ -31,5 +32,6 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     *crowds.ATTACKS,
     *agents.ATTACKS,
     *eci.ATTACKS,
+    *servers.ATTACKS,
 )
 BY_NAME: Final = {attack.name: attack for attack in ATTACKS}

@@ -92,15 +92,15 @@ def latencies_s(observed: Observed, phase: str, *, without: str = "") -> list[fl
     ]
 
 
-def longest_stall_s(observed: Observed, phase: str, interval_s: float) -> float:
-    """Return the longest time that one of the good agents received nothing in a phase, less ``interval_s``.
+def longest_stall_s(observed: Observed, phase: str, interval_s: float, *, without: str = "") -> float:
+    """Return the longest time that a good agent but ``without`` received nothing in a phase, less ``interval_s``.
 
     The time from the last delivery to the end of the phase counts too, and all of the phase for one who received
     nothing at all.
     """
     longest = 0.0
     for time in (each for each in observed.phases if each.name == phase):
-        for consumer in observed.called:
+        for consumer in observed.called.keys() - {without}:
             inside = sorted(
                 each.arrived_s for each in observed.arrivals if each.consumer == consumer and time.holds(each.arrived_s)
             )
@@ -146,6 +146,8 @@ class Figures:
     amplification: float = math.nan
     ready_after_costly_user_s: float = math.nan
     guesses_admitted: float = math.nan
+    sessions_moved: float = math.nan
+    pulls_admitted: float = math.nan
     beside: dict[str, float] = field(default_factory=dict)
     """Figures that no goal is held to."""
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hostile import __main__ as command
-from hostile import busy_time, scene
-from hostile.attack import ATTACKERS
+from hostile import scene
+from hostile.attack import ATTACKERS, OPERATOR
 from hostile.good import NAMES, NEWCOMER_NAMES
 from hostile.table import BY_NAME
 from wanderbus.testbed.namespaces import missing
@@ -18,7 +18,7 @@ NUMBA_MIB = 60.0
 
 
 def test_nobody_else_is_the_user_of_the_busy_time() -> None:
-    assert busy_time.USER not in {*NAMES, *NEWCOMER_NAMES, *ATTACKERS}
+    assert OPERATOR not in {*NAMES, *NEWCOMER_NAMES, *ATTACKERS}
 
 
 @pytest.mark.integration

@@ -33,6 +33,7 @@ def test_a_server_that_ends_under_attack_is_seen(tmp_path: Path, monkeypatch: py
     """In place of an attack the server is killed, and is not restarted."""
 
     def kill(self: scene.Scene, path: Path) -> None:
+        assert isinstance(self._server, Server)
         assert self._server._process is not None
         self._server._process.kill()
         self._server._process.wait()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pytest
 
+from hostile.altered import lies_in, with_lie
 from tests.broker.desk import ALICE, BOB
 from tests.peers.handover_town import KEY, Town
 from wanderbus.broker.queues.stored_blocks import StoredGap
@@ -27,34 +26,8 @@ from wanderbus.peers.handover.messages import (
 from wanderbus.records import Cut
 from wanderbus.subscription import Subscription
 
-LIES: Final[dict[type, tuple[Any, ...]]] = {
-    bool: (True, False),
-    int: (2**64 - 1, 2**63, -1, 0),
-    str: ("", "?"),
-    bytes: (b"", b"?"),
-    list: ([],),
-    dict: ({},),
-    type(None): (5, "x"),
-}
 STRIDES: Final[dict[Content, int]] = {"export": 3, "rest": 1}
 """One of so many lies is tried: without a common divisor with the lies of a kind."""
-
-
-def lies_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield each place in a decoded message, with something else for it; of a list also one item twice."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in items:
-        yield from lies_in(each, (*path, key))
-    more = ([*value, value[-1]],) if isinstance(value, list) and value else ()
-    yield from ((path, lie) for lie in (*LIES.get(type(value), ()), *more) if lie != value)
-
-
-def with_lie(value: Any, path: tuple[Any, ...], lie: Any) -> Any:
-    if not path:
-        return lie
-    changed = copy.copy(value)
-    changed[path[0]] = with_lie(value[path[0]], path[1:], lie)
-    return changed
 
 
 def leaving_town(what: Content) -> tuple[Town, bytes]:

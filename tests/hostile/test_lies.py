@@ -1,0 +1,75 @@
+"""The lies of ``./do hostile lying_server``: some are ignored, others close the link, and one makes a session."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import pytest
+
+from hostile.lies import GHOST, Honest, Lies
+from tests.broker.desk import ALICE
+from tests.peers.handover_town import KEY, Town
+from wanderbus.broker.state.exported_session import export_session
+from wanderbus.peers.handover.messages import HANDOVER_PREFIX, MoveReady
+from wanderbus.peers.messages import ServerMessageReceived
+from wanderbus.records import Cut
+
+EACH_KIND = 7
+"""Quiet lies of all kinds; there are fewer kinds of loud ones."""
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town()
+
+
+@pytest.fixture
+def lies(town: Town) -> Lies:
+    """Lies of east, which has owned a session like Alice's at south."""
+    state = town["south"].broker.state
+    exported = export_session(state, ALICE, "default", 2, (Cut(state.next_id, state.next_id),))
+    names = tuple(state.sessions[KEY].subscriptions)
+    owned = msgspec.structs.replace(exported, source="east")
+    return Lies("east", owned, [Honest("south", ALICE, ("phone",), names)], Random(1))
+
+
+def send(town: Town, server: str, payloads: list[bytes]) -> None:
+    """Let a server receive what east says about sessions that move."""
+    for payload in payloads:
+        if payload[:1] == HANDOVER_PREFIX:
+            town[server].hand(ServerMessageReceived(town.link("east", server), "east", payload[1:]))
+
+
+@pytest.mark.parametrize("server", ["south", "north"])
+def test_quiet_lies_close_no_link_and_change_no_session(town: Town, lies: Lies, server: str) -> None:
+    before = msgspec.msgpack.encode(town["south"].broker.state.sessions[KEY])
+    for number in range(3 * EACH_KIND):
+        send(town, server, lies.quiet(server, number + 10))
+        town[server].save()
+    assert town[server].closed == []
+    assert msgspec.msgpack.encode(town["south"].broker.state.sessions[KEY]) == before
+    assert not town["north"].has_session
+
+
+def test_loud_lies_about_sessions_close_the_link(town: Town, lies: Lies) -> None:
+    for number in range(3):
+        town.open("east", "south")
+        send(town, "south", lies.loud("south", number + 10))
+    expected = ("a subscription of another session", "an export is that of another session", "does not follow")
+    for closed, reason in zip(town["south"].closed, expected, strict=True):
+        assert reason in closed.reason
+
+
+def test_a_session_that_the_liar_owned_is_taken_unless_it_contradicts_itself(town: Town, lies: Lies) -> None:
+    north = town["north"]
+    for number in range(4 * EACH_KIND):
+        town.open("east", "north")
+        send(town, "north", lies.quiet("north", number + 10))
+        north.save()
+        for answer in town.answers("north"):
+            if isinstance(answer, MoveReady) and answer.move.user.startswith(GHOST):
+                send(town, "north", lies.export(answer.move))
+    made = [each for each in north.broker.state.sessions.values() if each.user.startswith(GHOST)]
+    assert made
+    assert all(each.waiting == 2 for each in made)
