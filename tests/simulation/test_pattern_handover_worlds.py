@@ -37,7 +37,7 @@ def test_l01_patterns_that_move_miss_and_repeat_nothing(results: list[Result]) -
 
 
 def test_these_seeds_have_enough_happening_in_them(results: list[Result]) -> None:
-    for field, least in (("patterns", 25), ("detections", 1_000), ("stepped", 60), ("moves", 25), ("crashes", 12)):
+    for field, least in (("patterns", 25), ("detections", 900), ("stepped", 60), ("moves", 25), ("crashes", 12)):
         assert sum(result.counts[field] for result in results) > least, field
 
 

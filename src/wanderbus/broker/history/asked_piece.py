@@ -8,7 +8,7 @@ import msgspec
 
 from wanderbus import records
 from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
-from wanderbus.broker.state.rows import SubscriptionRow
+from wanderbus.broker.state.rows import SubscriptionRow, session_key
 
 
 class AskedPiece(msgspec.Struct):
@@ -19,6 +19,16 @@ class AskedPiece(msgspec.Struct):
     is_sent: bool = False
     leader: str = ""
     """The server that reads it, "" for this one."""
+
+    @property
+    def sessions(self) -> dict[str, list[str]]:
+        """Return the ids of its subscriptions by session."""
+        found: dict[str, list[str]] = {}
+        for each in self.wanted.readers:
+            found.setdefault(session_key(each.subscription.owner, each.subscription.session), []).append(
+                each.subscription.id
+            )
+        return found
 
     def hold(self, event: PastEvent, most: int) -> None:
         """Hold a later match, which is not in the piece; with more than ``most`` of them all are given up."""

@@ -49,6 +49,9 @@ PIECE_EVENTS_MAX: Final = 256
 PIECE_BYTES_MAX: Final = 256 * 2**10
 """Matching events of one piece, and their bytes: they are written as one record."""
 
+SHARED_MAX: Final = 16
+"""Subscriptions in sessions that moved here and read one piece together, if they are of several sessions."""
+
 PIECE_EVENTS_BESIDE: Final = 16
 """Matching events of one piece while others are active, who wait meanwhile."""
 
@@ -109,6 +112,8 @@ class CatchUp:
         """Those that may read, by the place of their log."""
         self._ineffective: list[str] = []
         """Those that are not effective at their leader yet."""
+        self._apart: set[str] = set()
+        """Those that read with no other session, because a piece that several shared could not be read."""
         self._paced: list[tuple[float, str]] = []
         """Those that have to wait until a monotonic second."""
         self._full: dict[str, list[str]] = {}
@@ -124,7 +129,8 @@ class CatchUp:
         if asked is not None:
             asked.held = None  # what came while it was not live was not held
             return
-        if (here := self._asked.get(_HERE)) and _session_of(here.wanted.subscription) == _session_of(row.subscription):
+        here = self._asked.get(_HERE)
+        if here is not None and _session_of(row.subscription) in here.sessions:
             here.held = None  # those that read after a handover become live together
         if not self._is_known(row.subscription.owner, identity):
             self._let_read(identity)
@@ -151,14 +157,14 @@ class CatchUp:
         """Let every subscription look for room again; others may have left some to it."""
         full, self._full = self._full, {}
         for identities in full.values():
-            for identity in identities:
-                self._let_read(identity)
+            self._read_again(identities)
 
     def _let_read(self, identity: str) -> None:
         """Give a subscription its turn, if it is behind."""
         row = self._state.subscriptions.get(identity)
         if row is None or not row.history:
             self._reached.pop(identity, None)
+            self._apart.discard(identity)
         else:
             span = leader_span(row, self._state.server)
             turns = self._turns.setdefault(_HERE if span is None else span.server, Turns())
@@ -167,8 +173,7 @@ class CatchUp:
     def became_effective(self) -> None:
         """Let subscriptions read that may be effective at their leaders now."""
         ineffective, self._ineffective = self._ineffective, []
-        for identity in ineffective:
-            self._let_read(identity)
+        self._read_again(ineffective)
 
     def lost(self, leader: str) -> None:
         """Take a report that new events of ``leader`` are lost: its log, or a source of what that lacks, has them."""
@@ -191,29 +196,43 @@ class CatchUp:
         if asked is None:
             return None
         del self._asked[asked.leader]
-        wanted, rows = asked.wanted, self._next_of(asked.wanted)
-        if given.retry_s and rows and not self._seams.gives_up(rows[0]):
+        if given.failed and len(asked.sessions) > 1:
+            self._apart.update(asked.wanted.identities)
+            self._read_again(asked.wanted.identities)
+            return None
+        if asked.leader and not given.failed:
+            asked.end_at(given)
+        unreadable = None
+        for identities in asked.sessions.values():
+            if rows := self._next_of(asked.wanted, identities):
+                unreadable = self._read(rows, asked, given)
+            else:
+                self._read_again(identities)
+        return unreadable
+
+    def _read(self, rows: Sequence[SubscriptionRow], asked: AskedPiece, given: HistoryRead) -> Subscription | None:
+        """Use a piece for the subscriptions of a session; return one whose history cannot be read."""
+        if given.retry_s and not self._seams.gives_up(rows[0]):
             for row in rows:
                 self._let_read_at(row.subscription.id, self._links.now + given.retry_s)
-        elif given.failed and rows and self._seams.goes_on(rows[0], given):
+        elif given.failed and self._seams.goes_on(rows[0], given):
             self._pass_over(rows[0], given)
-        elif given.failed and rows:
-            for other in wanted.others:
-                self._let_read(other.subscription.id)
+        elif given.failed:
+            wanted = asked.wanted
+            self._read_again([each.subscription.id for each in wanted.others])
             self._journal.emit(HistoryFailed(wanted.subscription.id, given.failed))
             return wanted.subscription
-        elif not rows:
-            for identity in wanted.identities:
-                self._let_read(identity)
         else:
-            if asked.leader:
-                asked.end_at(given)
             self._use(rows, asked, given)
         return None
 
-    def _next_of(self, wanted: HistoryWanted) -> list[SubscriptionRow]:
-        """Return the subscriptions that read a piece if it is the next one of each, else none."""
-        found = [self._state.subscriptions.get(identity) for identity in wanted.identities]
+    def _read_again(self, identities: Sequence[str]) -> None:
+        for identity in identities:
+            self._let_read(identity)
+
+    def _next_of(self, wanted: HistoryWanted, identities: Sequence[str]) -> list[SubscriptionRow]:
+        """Return the subscriptions of a session that read a piece if it is the next one of each, else none."""
+        found = [self._state.subscriptions.get(identity) for identity in identities]
         rows = [row for row in found if row is not None and row.history and self._is_next(row, wanted)]
         return rows if len(rows) == len(found) else []
 
@@ -223,8 +242,7 @@ class CatchUp:
         while self._paced and self._paced[0][0] <= now:
             self._let_read(heappop(self._paced)[1])
         for key in self._state.take_relieved():
-            for identity in self._full.pop(key, ()):
-                self._let_read(identity)
+            self._read_again(self._full.pop(key, ()))
 
     def _choose(self, turns: Turns) -> None:
         """Request the piece of the next subscription with room in its queue."""
@@ -279,17 +297,32 @@ class CatchUp:
     def _together(self, session: SessionRow, row: SubscriptionRow) -> list[SubscriptionRow]:
         """Return the subscriptions that read with this one: all of a session that moved here, each from its own place.
 
-        Together they get each event once, and in the order of the log, as if they were live.
+        Together they get each event once, and in the order of the log, as if they were live. Other sessions that moved
+        here read the same piece: one after the other, each would wait for all pieces before its own.
         """
         if not row.history[0].is_handover:
             return [row]
+        found, sessions = self._moved(session), {session.key}
+        for identity in () if row.subscription.id in self._apart else self._turns[_HERE]:
+            other = self._state.subscriptions.get(identity)
+            if other is None or identity in self._apart or (key := _session_of(other.subscription)) in sessions:
+                continue
+            sessions.add(key)
+            beside = [] if self._state.sessions[key].source else self._moved(self._state.sessions[key])
+            if len(found) + len(beside) > SHARED_MAX:
+                break
+            found += beside
+        return found
+
+    def _moved(self, session: SessionRow) -> list[SubscriptionRow]:
+        """Return the subscriptions of a session that read what came here while it moved."""
         found = (self._state.subscriptions[each] for each in session.subscriptions)
         return [each for each in found if each.history and each.history[0].is_handover]
 
     def _wanted(self, session: SessionRow, row: SubscriptionRow, end: int) -> HistoryWanted:
         span = row.history[0]
         events, size = self._left(session, row)
-        is_alone = not self._links.is_contested(row.subscription.owner)
+        is_alone = span.is_handover or not self._links.is_contested(row.subscription.owner)
         reader = self._reader(row.subscription)
         most = PIECE_EVENTS_MAX if is_alone else min(PIECE_EVENTS_BESIDE, PIECE_EVENTS_MAX)
         self._pieces += 1
@@ -424,6 +457,7 @@ class CatchUp:
                 self._postpone(session, each, cursor)
             return
         by_identity = {each.subscription.id: each for each in rows}
+        self._apart.difference_update(by_identity)
         for identity in by_identity:
             self._reached.pop(identity, None)
         one, *others = taken.restricted.items()

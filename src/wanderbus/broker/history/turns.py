@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 
 class Turns:
     """Subscriptions that may read their next piece."""
@@ -12,6 +15,10 @@ class Turns:
 
     def __bool__(self) -> bool:
         return bool(self._of)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the subscriptions, those of the next users first."""
+        return chain.from_iterable(self._of.values())
 
     def has(self, user: str, subscription: str) -> bool:
         """Return whether a subscription of a user waits for its turn."""
