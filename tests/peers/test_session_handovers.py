@@ -268,6 +268,25 @@ def test_l02_a_subscription_that_is_added_meanwhile_is_offered_too() -> None:
     assert later.id in town["north"].broker.state.subscriptions
 
 
+def test_l02_a_repeated_offer_has_no_subscription_that_was_added_since() -> None:
+    """Answer to the first offer, which comes behind the repeated one: it says nothing about further subscriptions."""
+    town = Town()
+    south = town["south"]
+    south.move()
+    town.deliver()
+    sender, _, ready = town.sent[-1]
+    town.cut(town.link("south", "north"))
+    phone = south.attach(ALICE, "phone")
+    later = south.subscribed(phone, "N > 5")
+    link = town.open("south", "north")
+    town.sent.appendleft((sender, link, ready))
+    town.run()
+    kinds = [kind for *_, kind in town.trace]
+    assert kinds.count("offer") == 3, "the further subscription is offered behind the answer"
+    assert moved_to_north(town)
+    assert later.id in town["north"].broker.state.subscriptions
+
+
 # Hostile messages ----------------------------------------------------------------------------------------------------
 
 

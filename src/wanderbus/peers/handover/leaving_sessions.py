@@ -249,7 +249,7 @@ class LeavingSessions:
         """Repeat what a link that failed may have lost."""
         for leaving in [each for each in self._moves.values() if each.target == server]:
             if leaving.stage == "offered":
-                self._offer(leaving)
+                self._offer(leaving, again=True)
         for request, several in self._by_request.items():
             if any(server in self._missing(each) for each in several):
                 self._send(server, HeadAsked(request))
@@ -306,13 +306,17 @@ class LeavingSessions:
 
     # Steps -------------------------------------------------------------------------------------------------------
 
-    def _offer(self, leaving: _Leaving) -> None:
-        """Offer the session with its present subscriptions."""
+    def _offer(self, leaving: _Leaving, *, again: bool = False) -> None:
+        """Offer the session with its present subscriptions, or ``again`` with no further ones.
+
+        The next :class:`MoveReady` may answer the earlier offer, and says nothing about what was added since.
+        """
         self._ask_no_more(leaving)
         leaving.stage = "offered"
         session = self._state.sessions[session_key(*leaving.move.key)]
-        leaving.subscriptions = tuple(session.subscriptions)
-        wanted = tuple(self._state.subscriptions[each].subscription for each in session.subscriptions)
+        offered = frozenset(leaving.subscriptions)
+        leaving.subscriptions = tuple([each for each in session.subscriptions if not again or each in offered])
+        wanted = tuple(self._state.subscriptions[each].subscription for each in leaving.subscriptions)
         for part in parts_of(leaving.move, "offer", encode_offer(wanted)):
             self._send(leaving.target, part)
 
