@@ -15,6 +15,7 @@ from tests.broker.test_publisher_filters import publisher, requested, wants
 from tests.broker.test_server_sessions import NORTH, Hub
 from wanderbus.broker.explanation import Explanation
 from wanderbus.broker.messages import InterestEffective, OrderedInterestChanged
+from wanderbus.broker.sessions import handover
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     AwaitSession,
@@ -153,6 +154,22 @@ def test_a_head_is_given_once_the_engine_has_matched_what_is_below_it() -> None:
         pass
     (found,) = leader.of_kind(HeadFound)
     assert (found.head.end, found.head.number, found.head.is_mixed) == (end, 1, False)
+
+
+def test_no_more_requests_for_a_head_wait_for_the_engine_than_a_server_has_moves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handover, "HEADS_MAX", 2)
+    leader = EngineLeader()
+    leader.subscribed(leader.attach(BOB))
+    leader.answers = False
+    leader.publish(leader.attach(ALICE), 1)
+    for server_name, request in (("north", 1), ("east", 1), ("north", 2), ("north", 1), ("north", 3)):
+        leader.give(HeadWanted(server_name, request))
+    while leader.match():
+        pass
+    found = [(each.server, each.request) for each in leader.of_kind(HeadFound)]
+    assert sorted(found) == [("east", 1), ("north", 1), ("north", 3)]
 
 
 def test_a_server_whose_engine_has_some_subjects_lets_no_session_move() -> None:

@@ -11,6 +11,7 @@ fences only when it has everything that other servers had sent before the target
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from wanderbus import records
 from wanderbus.broker.basics import Basics
@@ -35,6 +36,10 @@ from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import EventId
 from wanderbus.limits import NUMBER_MAX
 from wanderbus.records import Cut
+
+HEADS_MAX: Final = 1_024
+"""Largest number of requests of a server for the head that wait for the matching engine. The oldest gets no answer: the
+session for which it was asked stays, and is tried again."""
 
 
 class _Leaving:
@@ -70,19 +75,24 @@ class Handover:
         self._matched = matched
         self._leaving: dict[str, _Leaving] = {}
         """Sessions to be fenced, in memory: after a crash the fence is requested again."""
-        self._heads: dict[tuple[str, int], EventId] = {}
-        """End of the log for each request for the head without an answer, by server and request."""
+        self._heads: dict[str, dict[int, EventId]] = {}
+        """End of the log for each request for the head without an answer, by server; the earliest ends are first."""
 
     def head(self, given: HeadWanted) -> None:
         """Tell another server how far this log goes, and what it was sent until there, once that is matched."""
-        self._heads[given.server, given.request] = self._state.next_id
+        heads = self._heads.setdefault(given.server, {})
+        heads.pop(given.request, None)
+        heads[given.request] = self._state.next_id
+        if len(heads) > HEADS_MAX:
+            del heads[next(iter(heads))]
         self._give_heads()
 
     def _give_heads(self) -> None:
         """Answer the requests for the head below which no event waits for the matching engine."""
-        for (server, request), end in list(self._heads.items()):
-            if self._engine_events.has_matched(end.number):
-                del self._heads[server, request]
+        for server, heads in self._heads.items():
+            while heads and self._engine_events.has_matched((first := next(iter(heads.items())))[1].number):
+                request, end = first
+                del heads[request]
                 self._journal.emit(HeadFound(server, request, self._head(server, end)))
 
     def _head(self, server: str, end: EventId) -> Head:
