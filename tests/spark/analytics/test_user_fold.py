@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.user_entries import entries_of
@@ -65,6 +65,7 @@ def own_counters(row: SessionRow) -> dict[str, object]:
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 160))
+@example(seed=3580, count=40)
 def test_t08_the_counts_of_every_session_are_those_of_the_broker(seed: int, count: int) -> None:
     log = RandomLog(seed).grow(count)
     for user in USERS:
