@@ -132,8 +132,11 @@ class GrownScenario(MovedScenario):
 
     def _check_rest(self) -> None:
         """Check the causal order, and then the servers and devices that are still there."""
-        causal = causal_truth(self.nodes[name] for name in (*self.names, JOINING))
-        self.problems += [*causal.problems, *(f"{dot} was lost for a server" for dot in causal.lost({}))]
+        names = (*self.names, JOINING)
+        causal = causal_truth(self.nodes[name] for name in names)
+        # Others may still send to a server that has left, which nobody there wants.
+        left = {names.index(self._leaving): causal.published_origins()} if self.leaves else {}
+        self.problems += [*causal.problems, *(f"{dot} was lost for a server" for dot in causal.lost(left))]
         if self.leaves:
             self.problems += self.nodes.pop(self._leaving).problems
             self.devices = [each for each in self.devices if not self._is_leaving(each)]
