@@ -576,3 +576,13 @@ def test_j05_every_server_is_asked_for_a_session_and_its_owner_says_so() -> None
     reports = [each for each in north.asked if isinstance(each, SessionReported)]
     assert {each.server: each.is_here for each in reports} == {"south": True, "east": False}
     assert {each.question for each in reports} == {question}
+
+
+def test_u12_a_question_about_a_session_is_of_a_kind_that_a_server_of_the_version_before_knows() -> None:
+    town = Town()
+    town["north"].hand(OthersAsked(SessionQuestion(ALICE, "default")))
+    kinds = [
+        msgspec.msgpack.decode(payload.removeprefix(handover_messages.HANDOVER_PREFIX))[0]
+        for _, _, payload in town.sent
+    ]
+    assert kinds == [7, 7], "the former version has kinds 1 to 11"
