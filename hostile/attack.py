@@ -34,9 +34,6 @@ class Target(msgspec.Struct, frozen=True):
     eci_port: int = 0
     """Address of the original ECI, if it is served."""
 
-    second: str = ""
-    """Address of the other honest server, in a domain of several."""
-
     trace: str = ""
     """The server's SIP trace, for attackers that are assumed to see signalling."""
 

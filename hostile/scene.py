@@ -160,14 +160,7 @@ class Scene:
             **{name: port for name, port in PORTS.items() if name != "port"},
         }
         self._attacker.mkdir(exist_ok=True)
-        return Target(
-            server=server,
-            seconds=seconds,
-            directory=str(self._attacker),
-            trace=self._server.trace,
-            second=SECOND if self.attack.lying else "",
-            **ports,
-        )
+        return Target(server=server, seconds=seconds, directory=str(self._attacker), trace=self._server.trace, **ports)
 
     def _host(self, name: str) -> str:
         return self._lan.name(name)
