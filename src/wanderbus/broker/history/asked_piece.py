@@ -9,6 +9,12 @@ import msgspec
 from wanderbus import records
 from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
 from wanderbus.broker.state.rows import SubscriptionRow, session_key
+from wanderbus.subscription import Subscription
+
+
+def session_of(subscription: Subscription) -> str:
+    """Return the key of the session of a subscription."""
+    return session_key(subscription.owner, subscription.session)
 
 
 class AskedPiece(msgspec.Struct):
@@ -25,9 +31,7 @@ class AskedPiece(msgspec.Struct):
         """Return the ids of its subscriptions by session."""
         found: dict[str, list[str]] = {}
         for each in self.wanted.readers:
-            found.setdefault(session_key(each.subscription.owner, each.subscription.session), []).append(
-                each.subscription.id
-            )
+            found.setdefault(session_of(each.subscription), []).append(each.subscription.id)
         return found
 
     def hold(self, event: PastEvent, most: int) -> None:

@@ -28,7 +28,7 @@ import msgspec
 
 from wanderbus import records
 from wanderbus.broker.basics import Basics
-from wanderbus.broker.history.asked_piece import AskedPiece, TakenEvents
+from wanderbus.broker.history.asked_piece import AskedPiece, TakenEvents, session_of
 from wanderbus.broker.history.leader_pieces import RETRY_S, LeaderPieces
 from wanderbus.broker.history.room import QueueRoom
 from wanderbus.broker.history.seams import Seams
@@ -38,7 +38,7 @@ from wanderbus.broker.interest.index_entries import subjects_of
 from wanderbus.broker.messages import HistoryFailed, HistoryRead, HistoryWanted, PastEvent, PastReader
 from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.state.replays import is_read, leader_span, notified_of
-from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
+from wanderbus.broker.state.rows import SessionRow, SubscriptionRow
 from wanderbus.machine import SetTimer
 from wanderbus.subscription import PATTERN, Subscription
 
@@ -130,7 +130,7 @@ class CatchUp:
             asked.held = None  # what came while it was not live was not held
             return
         here = self._asked.get(_HERE)
-        if here is not None and _session_of(row.subscription) in here.sessions:
+        if here is not None and session_of(row.subscription) in here.sessions:
             here.held = None  # those that read after a handover become live together
         if not self._is_known(row.subscription.owner, identity):
             self._let_read(identity)
@@ -196,14 +196,15 @@ class CatchUp:
         if asked is None:
             return None
         del self._asked[asked.leader]
-        if given.failed and len(asked.sessions) > 1:
+        sessions = asked.sessions
+        if given.failed and len(sessions) > 1:
             self._apart.update(asked.wanted.identities)
             self._read_again(asked.wanted.identities)
             return None
         if asked.leader and not given.failed:
             asked.end_at(given)
         unreadable = None
-        for identities in asked.sessions.values():
+        for identities in sessions.values():
             if rows := self._next_of(asked.wanted, identities):
                 unreadable = self._read(rows, asked, given)
             else:
@@ -305,7 +306,7 @@ class CatchUp:
         found, sessions = self._moved(session), {session.key}
         for identity in () if row.subscription.id in self._apart else self._turns[_HERE]:
             other = self._state.subscriptions.get(identity)
-            if other is None or identity in self._apart or (key := _session_of(other.subscription)) in sessions:
+            if other is None or identity in self._apart or (key := session_of(other.subscription)) in sessions:
                 continue
             sessions.add(key)
             beside = [] if self._state.sessions[key].source else self._moved(self._state.sessions[key])
@@ -539,11 +540,7 @@ class CatchUp:
         self._state.wanting_room.add(session.key)
 
     def _session(self, row: SubscriptionRow) -> SessionRow:
-        return self._state.sessions[_session_of(row.subscription)]
-
-
-def _session_of(subscription: Subscription) -> str:
-    return session_key(subscription.owner, subscription.session)
+        return self._state.sessions[session_of(row.subscription)]
 
 
 def _steps_of(rows: Sequence[SubscriptionRow], event: PastEvent) -> dict[str, int]:

@@ -11,6 +11,7 @@ fences only when it has everything that other servers had sent before the target
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 
 from wanderbus import records
@@ -90,10 +91,13 @@ class Handover:
     def _give_heads(self) -> None:
         """Answer the requests for the head below which no event waits for the matching engine."""
         for server, heads in self._heads.items():
-            while heads and self._engine_events.has_matched((first := next(iter(heads.items())))[1].number):
-                request, end = first
+            for request, end in list(takewhile(self._can_be_answered, heads.items())):
                 del heads[request]
                 self._journal.emit(HeadFound(server, request, self._head(server, end)))
+
+    def _can_be_answered(self, waiting: tuple[int, EventId]) -> bool:
+        """Return whether the engine has matched all below the end that a request waits for."""
+        return self._engine_events.has_matched(waiting[1].number)
 
     def _head(self, server: str, end: EventId) -> Head:
         state = self._state
