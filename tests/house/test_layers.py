@@ -53,6 +53,7 @@ MACHINES = {
     "broker",
     "client.machine",
     "peers",
+    "federation",
     "access",
 }
 
@@ -74,6 +75,7 @@ ALLOWED: dict[str, set[str]] = {
     "broker": {"filters", "matching", "patterns", "protocol", "channels"},
     "client.machine": {"sip", "rudp", "tcp", "datachannel", "mobility", "protocol", "filters"},
     "peers": {"sip", "rudp", "datachannel", "filters", "protocol", "channels", "broker"},
+    "federation": {"filters", "protocol", "channels", "broker", "peers"},
     "access": MACHINES - {"client.machine", "access"},
     # Programs that read the log register there; this file alone, without the rest of the room.
     "runtime.log_readers": {"runtime"},
@@ -94,7 +96,7 @@ ALLOWED: dict[str, set[str]] = {
     "settings": MACHINES,
     "config": MACHINES | {"settings"},
     "runtime": MACHINES | {"runtime.files.file_modes", "runtime.segment_files", "settings"},
-    "client": MACHINES - {"broker", "channels", "peers", "access", "matching", "patterns", "relay"}
+    "client": MACHINES - {"broker", "channels", "peers", "federation", "access", "matching", "patterns", "relay"}
     | {"runtime", "settings"},
     "server": MACHINES - {"client.machine"}
     | {"config", "runtime", "runtime.files.file_modes", "runtime.log_place", "runtime.log_readers", "settings"}
@@ -104,7 +106,7 @@ ALLOWED: dict[str, set[str]] = {
     "testbed": set(),
     "web": MACHINES | {"config", "runtime", "settings", "client", "server"},
     "evaluation": {
-        *("filters", "protocol", "channels", "matching", "broker", "peers", "rudp"),
+        *("filters", "protocol", "channels", "matching", "broker", "peers", "federation", "rudp"),
         *("simulation", "client", "server", "plots", "testbed"),
     },
     "cli": MACHINES

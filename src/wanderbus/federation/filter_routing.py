@@ -1,0 +1,213 @@
+"""Routing of filters between domains, at the gateway of one: a method for each type (SPEC M-01 to M-05).
+
+::
+
+    own domain ──OwnInterestChanged──▶ ┌────────────────┐ ──SendToDomain──▶ other domains
+                                       │ FilterRouting  │
+    own domain ◀──WantedByDomain────── └────────────────┘ ◀──DomainMessage── other domains
+
+The method of a type decides by which way the own interest goes to others. What comes is taken on every way, so domains
+may change the method of a type one after the other. An interest that comes on two ways counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Final
+
+from wanderbus.channels.interest.covering_index import Interest
+from wanderbus.channels.interest.covering_set import InterestChange
+from wanderbus.channels.interest.interest_set import InterestMode, Wanted
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.federation.methods.filter_method import FilterMethod, Outputs
+from wanderbus.federation.methods.multicast_method import MulticastMethod
+from wanderbus.federation.methods.wanted_interests import WantedInterests
+from wanderbus.federation.methods.widened_filters import WidenedFilters
+from wanderbus.federation.methods.wire import ROLES, Role, decode
+from wanderbus.federation.routing_messages import (
+    DomainLinked,
+    DomainMessage,
+    DomainUnlinked,
+    Method,
+    OwnInterestChanged,
+    RoutingFailed,
+    RoutingInput,
+    RoutingOutput,
+    RoutingSettings,
+    UseMethod,
+    WantedByDomain,
+    WantedKnown,
+)
+from wanderbus.machine import SetTimer, TimerFired
+
+_TIMER: Final = "repeat"
+
+_METHOD_OF_ROLE: Final[Mapping[Role, Method]] = {"multicast": "multicast"}
+
+
+class FilterRouting:
+    """Tells other domains what the own one wants, and the own one what they want; ``step`` works as in every machine.
+
+    :param epoch: rises with each life of each gateway of the domain
+    """
+
+    def __init__(self, settings: RoutingSettings, *, epoch: int, mode: InterestMode = "perfect") -> None:
+        self._settings = settings
+        self._wanted = WantedInterests()
+        self._methods: dict[Method, FilterMethod] = {
+            "multicast": MulticastMethod(settings, self._wanted, epoch=epoch, mode=mode)
+        }
+        self._received = settings.received()
+        self._method_of = {type: settings.method_of(type) for type in self._received}
+        self._former: dict[str, dict[Method, Hashable]] = {}
+        """Methods of a type whose routes stay for a while, with the mark of the present method."""
+        self._own: dict[str, WidenedFilters] = {}
+        """Interest of the own domain, by type."""
+        self._linked: dict[str, None] = {}
+        self._unknown = {name: set(each.sends) for name, each in settings.neighbours.items() if each.sends}
+        """Types of which it is not known yet what the domain wants."""
+        self._outputs: list[RoutingOutput] = []
+        self._timer_at: float | None = None
+
+    def step(self, inputs: Iterable[RoutingInput], now: float) -> list[RoutingOutput]:
+        """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        for given in inputs:
+            match given:
+                case DomainMessage():
+                    self._on_message(given, now)
+                case OwnInterestChanged(change=change):
+                    self._on_interest_changed(change, now)
+                case DomainLinked(domain=domain):
+                    self._on_linked(domain, now)
+                case DomainUnlinked(domain=domain):
+                    self._unlink(domain, now)
+                case UseMethod(type=type, method=method):
+                    self._on_use_method(type, method, now)
+                case TimerFired():
+                    self._timer_at = None
+                    for each in self._methods.values():
+                        self._outputs += each.repeat(now)
+        self._end_former(now)
+        return self._take_outputs()
+
+    def wanted_by(self, domain: str) -> list[Interest]:
+        """Return all interests whose events have to be sent to a domain."""
+        return self._wanted.of(domain)
+
+    def method_of(self, type: str) -> Method:
+        """Return the present method of a type."""
+        return self._method_of.get(type) or self._settings.method_of(type)
+
+    def changing(self) -> list[str]:
+        """Return the types whose former method is still in use, because the present one does not count yet."""
+        return list(self._former)
+
+    # Links --------------------------------------------------------------------------------------------------------
+
+    def _on_linked(self, domain: str, now: float) -> None:
+        if domain not in self._settings.neighbours:
+            self._outputs.append(RoutingFailed(domain, f"{domain} is not in the federation file"))
+            return
+        self._unlink(domain, now)
+        self._linked[domain] = None
+        for each in self._methods.values():
+            self._outputs += each.link_up(domain, now)
+
+    def _unlink(self, domain: str, now: float) -> None:
+        if domain in self._linked:
+            del self._linked[domain]
+            for each in self._methods.values():
+                self._outputs += each.link_down(domain, now)
+
+    def _on_message(self, received: DomainMessage, now: float) -> None:
+        domain = received.domain
+        if domain not in self._linked:
+            return
+        try:
+            self._outputs += self._received_from(domain, received.payload, now)
+        except RemoteProtocolError as error:
+            self._unlink(domain, now)
+            self._outputs.append(RoutingFailed(domain, f"{domain}: {error}"))
+
+    def _received_from(self, domain: str, payload: bytes, now: float) -> Outputs:
+        message = decode(payload)
+        if not 0 <= message.role < len(ROLES):
+            raise RemoteProtocolError(f"unknown role {message.role}", None)
+        role = ROLES[message.role]
+        return self._methods[_METHOD_OF_ROLE[role]].receive(domain, role, message.message, now)
+
+    # Interest of the own domain -----------------------------------------------------------------------------------
+
+    def _on_interest_changed(self, change: InterestChange, now: float) -> None:
+        added: dict[str, dict[Hashable, Wanted]] = {}
+        removed: dict[str, list[Hashable]] = {}
+        for each in change.removed:
+            for type in self._types(each.subject):
+                removed.setdefault(type, []).append(each)
+        for each in change.added:
+            for type in self._types(each.subject):
+                added.setdefault(type, {})[each] = type, (each.conjunction,)
+        for type in dict.fromkeys((*removed, *added)):
+            filters = self._own.setdefault(type, WidenedFilters(type))
+            new, gone = filters.update(added.get(type, {}), removed.get(type, ()))
+            for method in (self._method_of[type], *self._former.get(type, ())):
+                self._update(method, type, new, gone, now)
+
+    def _types(self, subject: str | None) -> Iterable[str]:
+        if subject is None:
+            return self._received
+        return (subject,) if subject in self._received else ()
+
+    def _update(
+        self, method: Method, type: str, added: Mapping[Hashable, Wanted], removed: Iterable[Hashable], now: float
+    ) -> None:
+        named: dict[Hashable, Wanted] = {(type, id): wanted for id, wanted in added.items()}
+        self._outputs += self._methods[method].update(named, [(type, id) for id in removed], now)
+
+    # Methods ------------------------------------------------------------------------------------------------------
+
+    def _on_use_method(self, type: str, method: Method, now: float) -> None:
+        if type not in self._method_of or method not in self._methods or method == self._method_of[type]:
+            return
+        before, self._method_of[type] = self._method_of[type], method
+        former = self._former.setdefault(type, {})
+        if method not in former:
+            told = self._own[type].told() if type in self._own else {}
+            self._update(method, type, told, (), now)
+        former.pop(method, None)
+        mark = self._methods[method].mark(type)
+        self._former[type] = dict.fromkeys((*former, before), mark)
+
+    def _end_former(self, now: float) -> None:
+        """Withdraw former routes of types whose present ones count."""
+        for type, former in list(self._former.items()):
+            present = self._methods[self._method_of[type]]
+            if all(present.is_effective(type, mark) for mark in former.values()):
+                del self._former[type]
+                told = self._own[type].told() if type in self._own else {}
+                for method in former:
+                    self._update(method, type, {}, told, now)
+
+    # Outputs ------------------------------------------------------------------------------------------------------
+
+    def _take_outputs(self) -> list[RoutingOutput]:
+        for domain, change in self._wanted.take_changes().items():
+            self._outputs.append(WantedByDomain(domain, change))
+        self._report_known()
+        times = [each.repeat_at() for each in self._methods.values()]
+        at = min((each for each in times if each is not None), default=None)
+        if at is not None and (self._timer_at is None or at < self._timer_at):
+            self._timer_at = at
+            self._outputs.append(SetTimer(_TIMER, at))
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def _report_known(self) -> None:
+        for domain in self._wanted.take_news():
+            types = self._unknown.get(domain, set())
+            known = {each for each in types if self._methods[self.method_of(each)].is_known(domain, each)}
+            if known:
+                types -= known
+                self._outputs.append(WantedKnown(domain, frozenset(known)))
+            if not types:
+                self._unknown.pop(domain, None)
