@@ -10,6 +10,7 @@ import msgspec
 
 from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
 from wanderbus.settings.event_domain import EventDomainSettings
+from wanderbus.settings.federation import FederationSettings, ForeignDomainSettings
 from wanderbus.settings.keys import table_of
 from wanderbus.settings.writing import reference, sample
 
@@ -67,7 +68,17 @@ These keys of a server, with the same meaning:
 
 The file `domain.toml`, which `wanderbus domain init` writes ([domains.md](domains.md)).
 
-{reference(EventDomainSettings)}"""
+{reference(EventDomainSettings)}
+## A federation
+
+The file `federation.toml`, which `wanderbus federation init` writes ([federation.md](federation.md)).
+
+{reference(FederationSettings)}
+### [domains.NAME]
+
+A foreign domain of a federation.
+
+{reference(ForeignDomainSettings)}"""
 
 FILES = {
     ROOT / "docs" / "configuration.md": PAGE.rstrip("\n") + "\n",

@@ -73,6 +73,7 @@ COMMANDS: Final = {
     "config": KnownCommand("config", "app", "Check files of settings, or print a sample one."),
     "domain": KnownCommand("domain.domain", "app", "Describe and run a domain of several servers."),
     "eval": KnownCommand("eval.mobility", "app", "Repeat the paper's measurements and compare."),
+    "federation": KnownCommand("federation.federation", "app", "Share events with the domains of other operators."),
     "filter": KnownCommand("filter", "app", "Read, explain, match, compare and merge filters."),
     "history": KnownCommand("pipeline.history", "app", "Run filters and subscriptions over past events."),
     "log": KnownCommand("log", "app", "Check event logs on disk, and show what keeps them."),

@@ -128,6 +128,24 @@ EventKey = Annotated[
     Path | None,
     typer.Option(help="File of its private key; keys/NAME.key beside --event-domain unless given.", show_default=False),
 ]
+Federation = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of the federation with other domains, as 'wanderbus federation init' writes it.", show_default=False
+    ),
+]
+FederationGateway = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of this server among the gateways of --federation; unless given, it is no gateway.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+FederationKey = Annotated[
+    Path | None,
+    typer.Option(help="File of the domain's private key; that beside --federation unless given.", show_default=False),
+]
 
 
 def up(
@@ -158,6 +176,9 @@ def up(
     event_domain: EventDomain = None,
     event_server: EventServer = None,
     event_key: EventKey = None,
+    federation: Federation = None,
+    federation_gateway: FederationGateway = None,
+    federation_key: FederationKey = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
 ) -> None:

@@ -44,7 +44,8 @@ same process."""
 
 NUMBERS: Final = {int, float}
 _UNITS: Final = (
-    (r"_per_s$", "a second"),
+    (r"_per_s(_|$)", "a second"),
+    (r"_ms(_|$)", "milliseconds"),
     (r"_s(_|$)", "seconds"),
     (r"(^|_)bytes(_|$)", "bytes"),
     (r"_frames$", "frames"),
@@ -90,6 +91,15 @@ class Key(msgspec.Struct, frozen=True):
     def entry(self, name: str) -> Key:
         """Return the key of one entry of such a table."""
         return Key((*self.path, name), (self.entries,), msgspec.NODEFAULT, self.owner)
+
+    @property
+    def struct(self) -> type[msgspec.Struct] | None:
+        """Return the type of the value if that is a table with keys of its own, else None."""
+        return next((each for each in self.members if inspect.isclass(each) and issubclass(each, msgspec.Struct)), None)
+
+    def within(self, outer: Key) -> Key:
+        """Return this key as one of the table that is the value of ``outer``."""
+        return Key((*outer.path, *self.path), self.members, self.default, self.owner)
 
     @property
     def takes_none(self) -> bool:
@@ -152,7 +162,7 @@ def _table(top: Any, path: tuple[str, ...], kind: Any, owner: Any, defaults: Any
             continue
         below = (*path, field.name)
         members = _members(field.type)
-        inner = next((each for each in members if inspect.isclass(each) and issubclass(each, msgspec.Struct)), None)
+        inner = Key(below, members, None, kind).struct
         default = _default(field) if defaults is None else getattr(defaults, field.name)
         if inner is not None:
             tables[field.name] = _table(top, below, inner, kind, default or inner())

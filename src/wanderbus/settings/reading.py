@@ -32,6 +32,8 @@ def parse(text: str, file: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{file}: not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{file}: not a file of settings: its values are nested too deeply") from None
 
 
 def make(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
@@ -83,6 +85,8 @@ class _Reading:
             return self._file.parent / value
         if isinstance(value, dict) and key.entries is not None:
             return {name: self._value(key.entry(name), each) for name, each in value.items()}
+        if isinstance(value, dict) and key.struct is not None:
+            return self._entry(key, key.struct, value)
         members = tuple(member for member in key.members if member not in (Path, types.NoneType))
         wrong = f"invalid value {'(hidden)' if key.hides(value) else _shown(value)} (expected {key.allowed})"
         try:
@@ -94,6 +98,19 @@ class _Reading:
         if type(converted) in (int, float) and converted < 0:
             self._refuse(key.name, f"{converted} is below 0")
         return converted
+
+    def _entry(self, key: Key, kind: type[msgspec.Struct], given: Mapping[str, Any]) -> Any:
+        """Return an entry of a table with free names; its fields are keys, and errors name them."""
+        fields = table_of(kind).keys
+        for name in given:
+            if name not in fields:
+                self._refuse(f"{key.name}.{name}", f"unknown key (expected {', '.join(fields)})")
+        for name, field in fields.items():
+            if field.required and name not in given:
+                self._refuse(f"{key.name}.{name}", f"must be given (expected {field.allowed})")
+        return kind(
+            **{name: self._value(field.within(key), given[name]) for name, field in fields.items() if name in given}
+        )
 
     def _nearest(self, path: str, value: Any) -> str:
         """Return a hint: a key of that name in another table, or the most similar key."""

@@ -250,6 +250,18 @@ class ServerSettings(ProxySettings, frozen=True, kw_only=True):
     event_key: Path | None = None
     """File of its private key; ``keys/NAME.key`` beside ``event_domain`` unless given."""
 
+    federation: Path | None = None
+    """File of the federation, the same for all servers of the domain, as ``wanderbus federation init`` writes it; the
+    domain shares no events with other domains unless given (SPEC S-01)."""
+
+    federation_gateway: str | None = None
+    """Name of this server among the ``gateways`` of ``federation``, that of ``event_server`` if there is one; unless
+    given, this server has no links to other domains."""
+
+    federation_key: Path | None = None
+    """File of the private key of the domain, for a gateway; that beside ``federation`` unless given, with its name and
+    the suffix ``.key``."""
+
     broker: BrokerConfig | None = None
     """Bounds of the broker; a refusal or a counted discard names the key of the bound (SPEC G-15, U-02)."""
 
@@ -323,6 +335,9 @@ class ServerArguments(ProxyArguments, total=False):
     event_domain: Path | str | None
     event_server: str | None
     event_key: Path | str | None
+    federation: Path | str | None
+    federation_gateway: str | None
+    federation_key: Path | str | None
     broker: BrokerConfig | None
     engine: Literal["broker", "spark"]
     rudp: RudpConfig | None

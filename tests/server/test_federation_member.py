@@ -1,0 +1,95 @@
+"""Part of a server in a federation, as its settings give it (SPEC S-01)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wanderbus.config import ServerSettings
+from wanderbus.errors import ConfigurationError
+from wanderbus.runtime.files.federation_file import create_federation, federation_key_file
+from wanderbus.server.federation_member import member_of_federation
+
+
+def settings(tmp_path: Path, **given: Any) -> ServerSettings:
+    return ServerSettings(**{"domain": "alpha.example", "users": {}, "data_dir": tmp_path / "data", **given})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "federation.toml"
+    create_federation(file, "alpha.example", {"a1": "127.0.0.1:5900"})
+    return file
+
+
+def test_address_and_key_of_a_gateway(tmp_path: Path, file: Path) -> None:
+    member = member_of_federation(settings(tmp_path, federation=file, federation_gateway="a1", domain="Alpha.example"))
+    assert member is not None
+    assert member.key is not None
+    assert (member.gateway, member.address, member.key.public) == (
+        "a1",
+        ("127.0.0.1", 5900),
+        member.federation.public_key,
+    )
+    moved = federation_key_file(file).rename(tmp_path / "own.key")
+    given = {"federation": file, "federation_gateway": "a1", "event_server": "a1", "federation_key": moved}
+    assert member_of_federation(settings(tmp_path, **given)) is not None
+
+
+def test_absence_of_an_address_and_a_key_in_a_server_that_is_no_gateway(tmp_path: Path, file: Path) -> None:
+    federation_key_file(file).unlink()
+    member = member_of_federation(settings(tmp_path, federation=file))
+    assert member is not None
+    assert (member.gateway, member.address, member.key) == (None, None, None)
+    assert member_of_federation(settings(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"federation": None}, "federation_gateway, federation_key: apply only with federation; leave them out"),
+        (
+            {"federation": None, "federation_gateway": None, "federation_key": Path("own.key")},
+            "federation_gateway, federation_key: apply only with federation; leave them out",
+        ),
+        (
+            {"federation_gateway": None, "federation_key": Path("own.key")},
+            "federation_key: only a gateway needs it; give federation_gateway, or leave it out",
+        ),
+        ({"federation_gateway": "a2"}, "federation.toml has no gateway 'a2' (expected a1)"),
+        ({"event_server": "s1"}, "federation_gateway: a1 is not s1, the name of this server in event_domain"),
+        ({"domain": "localhost"}, "domain: localhost is not that of "),
+        ({"federation": Path("nowhere.toml")}, "nowhere.toml cannot be read: No such file"),
+        ({"federation_key": Path("nowhere.key")}, "federation_key: nowhere.key does not exist"),
+    ],
+)
+def test_contradictions_of_the_settings(tmp_path: Path, file: Path, given: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(error)):
+        member_of_federation(settings(tmp_path, **{"federation": file, "federation_gateway": "a1", **given}))
+
+
+def test_keys_of_another_domain_and_damaged_keys(tmp_path: Path, file: Path) -> None:
+    other = tmp_path / "other.toml"
+    create_federation(other, "beta.example", {"b1": "127.0.0.1:5901"})
+    key = federation_key_file(other)
+    given = {"federation": file, "federation_gateway": "a1", "federation_key": key}
+    with pytest.raises(ConfigurationError, match=r"other\.key is not the key of alpha\.example in .*; copy both"):
+        member_of_federation(settings(tmp_path, **given))
+    key.write_bytes(b"short")
+    with pytest.raises(ConfigurationError, match=r"federation_key: .*other\.key is damaged"):
+        member_of_federation(settings(tmp_path, **given))
+    key.unlink()
+    key.mkdir()
+    with pytest.raises(ConfigurationError, match=r"federation_key: .*other\.key cannot be read: Is a directory"):
+        member_of_federation(settings(tmp_path, **given))
+
+
+def test_warning_about_a_key_that_others_can_read(tmp_path: Path, file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    federation_key_file(file).chmod(0o644)
+    with caplog.at_level(logging.WARNING):
+        member_of_federation(settings(tmp_path, federation=file, federation_gateway="a1"))
+    assert "federation.key holds the private key of a domain and can be read by others: chmod 600" in caplog.text
