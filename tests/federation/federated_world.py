@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -14,7 +14,7 @@ from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.interest_set import InterestSet, Wanted
 from wanderbus.event import Event
 from wanderbus.federation.filter_routing import FilterRouting
-from wanderbus.federation.methods.wire import ROLES, decode
+from wanderbus.federation.methods.wire import ROLES, StreamCarried, decode
 from wanderbus.federation.routing_messages import (
     DomainLinked,
     DomainMessage,
@@ -47,6 +47,19 @@ def trusting(names: Iterable[str], types: Iterable[str], *, method: Method = "mu
     return {
         name: RoutingSettings(name, {other: Neighbour(shared, shared) for other in several if other != name}, method)
         for name in several
+    }
+
+
+def partly_trusting(names: str, types: Sequence[str], seed: int) -> dict[str, RoutingSettings]:
+    """Return the settings of domains that send some types to some others."""
+    chance = random.Random(seed)
+
+    def some() -> frozenset[str]:
+        return frozenset(each for each in types if chance.random() < 0.6)
+
+    return {
+        name: RoutingSettings(name, {other: Neighbour(some(), some()) for other in names if other != name})
+        for name in names
     }
 
 
@@ -215,6 +228,8 @@ class World:
     def _check_trust(self, name: str, output: SendToDomain) -> None:
         """Check that a message names no type that the receiver is not trusted with."""
         message = decode(output.payload)
+        if not isinstance(message, StreamCarried):
+            return
         inner = message.message
         filters = (*getattr(inner, "added", ()), *getattr(inner, "filters", ()))
         neighbour = self.settings[name].neighbours[output.domain]
@@ -222,7 +237,7 @@ class World:
         may = neighbour.receives if role in ("multicast", "tree") else neighbour.shared
         leaked = {each.subject for each in filters} - may
         assert not leaked, f"{name} tells {output.domain} of {leaked}"
-        if role == "spread":
+        if filters and role == "spread":
             origin = self.settings[inner.stream.origin]
             leaked = {each.subject for each in filters} - origin.neighbours[output.domain].receives
             assert not leaked, f"{name} tells {output.domain} that {origin.name} wants {leaked}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.federation.federated_world import World, disturb, points, trusting
+from tests.federation.federated_world import World, disturb, partly_trusting, points, trusting
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.messages import InterestChanged, InterestWhole, NumberedFilter, Stream
 from wanderbus.federation.filter_routing import FilterRouting
@@ -106,18 +106,6 @@ def test_disturbed_domains_with_partial_trust(seed: int) -> None:
     disturb(world, 80)
     world.check_at_rest()
     assert not world.failed
-
-
-def partly_trusting(names: str, types: list[str], seed: int) -> dict[str, RoutingSettings]:
-    chance = World({}, seed).random
-
-    def some() -> frozenset[str]:
-        return frozenset(each for each in types if chance.random() < 0.6)
-
-    return {
-        name: RoutingSettings(name, {other: Neighbour(some(), some()) for other in names if other != name})
-        for name in names
-    }
 
 
 # Nonsense --------------------------------------------------------------------------------------------------------

@@ -21,9 +21,10 @@ from wanderbus.channels.interest.interest_set import InterestMode, Wanted
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.methods.filter_method import FilterMethod, Outputs
 from wanderbus.federation.methods.multicast_method import MulticastMethod
+from wanderbus.federation.methods.rendezvous_method import RendezvousMethod
 from wanderbus.federation.methods.wanted_interests import WantedInterests
 from wanderbus.federation.methods.widened_filters import WidenedFilters
-from wanderbus.federation.methods.wire import ROLES, Role, decode
+from wanderbus.federation.methods.wire import ROLES, Role, TrustTold, decode
 from wanderbus.federation.routing_messages import (
     DomainLinked,
     DomainMessage,
@@ -42,7 +43,11 @@ from wanderbus.machine import SetTimer, TimerFired
 
 _TIMER: Final = "repeat"
 
-_METHOD_OF_ROLE: Final[Mapping[Role, Method]] = {"multicast": "multicast"}
+_METHOD_OF_ROLE: Final[Mapping[Role, Method]] = {
+    "multicast": "multicast",
+    "asked": "rendezvous",
+    "spread": "rendezvous",
+}
 
 
 class FilterRouting:
@@ -54,11 +59,14 @@ class FilterRouting:
     def __init__(self, settings: RoutingSettings, *, epoch: int, mode: InterestMode = "perfect") -> None:
         self._settings = settings
         self._wanted = WantedInterests()
+        self._rendezvous = RendezvousMethod(settings, self._wanted, epoch=epoch, mode=mode)
         self._methods: dict[Method, FilterMethod] = {
-            "multicast": MulticastMethod(settings, self._wanted, epoch=epoch, mode=mode)
+            "multicast": MulticastMethod(settings, self._wanted, epoch=epoch, mode=mode),
+            "rendezvous": self._rendezvous,
         }
+        self._is_started = False
         self._received = settings.received()
-        self._method_of = {type: settings.method_of(type) for type in self._received}
+        self._method_of = {type: self._possible(type, settings.method_of(type)) for type in settings.shared()}
         self._former: dict[str, dict[Method, Hashable]] = {}
         """Methods of a type whose routes stay for a while, with the mark of the present method."""
         self._own: dict[str, WidenedFilters] = {}
@@ -71,6 +79,10 @@ class FilterRouting:
 
     def step(self, inputs: Iterable[RoutingInput], now: float) -> list[RoutingOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        if not self._is_started:
+            self._is_started = True
+            for each in self._methods.values():
+                self._outputs += each.start(now)
         for given in inputs:
             match given:
                 case DomainMessage():
@@ -97,6 +109,15 @@ class FilterRouting:
     def method_of(self, type: str) -> Method:
         """Return the present method of a type."""
         return self._method_of.get(type) or self._settings.method_of(type)
+
+    def stalled(self) -> dict[str, str]:
+        """Return the types whose rendezvous is away, and its name: what is wanted of them changes nowhere else."""
+        found = {}
+        for type in self._received:
+            rendezvous = self._rendezvous.rendezvous_of(type) if self._method_of[type] == "rendezvous" else None
+            if rendezvous is not None and rendezvous != self._settings.name and rendezvous not in self._linked:
+                found[type] = rendezvous
+        return found
 
     def changing(self) -> list[str]:
         """Return the types whose former method is still in use, because the present one does not count yet."""
@@ -131,6 +152,8 @@ class FilterRouting:
 
     def _received_from(self, domain: str, payload: bytes, now: float) -> Outputs:
         message = decode(payload)
+        if isinstance(message, TrustTold):
+            return self._rendezvous.trust_told(domain, message, now)
         if not 0 <= message.role < len(ROLES):
             raise RemoteProtocolError(f"unknown role {message.role}", None)
         role = ROLES[message.role]
@@ -167,7 +190,10 @@ class FilterRouting:
     # Methods ------------------------------------------------------------------------------------------------------
 
     def _on_use_method(self, type: str, method: Method, now: float) -> None:
-        if type not in self._method_of or method not in self._methods or method == self._method_of[type]:
+        if type not in self._method_of:
+            return
+        method = self._possible(type, method)
+        if method == self._method_of[type]:
             return
         before, self._method_of[type] = self._method_of[type], method
         former = self._former.setdefault(type, {})
@@ -177,6 +203,11 @@ class FilterRouting:
         former.pop(method, None)
         mark = self._methods[method].mark(type)
         self._former[type] = dict.fromkeys((*former, before), mark)
+
+    def _possible(self, type: str, method: Method) -> Method:
+        """Return ``method``, or multicast for a type without a rendezvous that may know of it."""
+        is_possible = method != "rendezvous" or self._rendezvous.rendezvous_of(type) is not None
+        return method if is_possible else "multicast"
 
     def _end_former(self, now: float) -> None:
         """Withdraw former routes of types whose present ones count."""

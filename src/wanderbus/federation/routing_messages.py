@@ -53,6 +53,10 @@ class RoutingSettings(msgspec.Struct, frozen=True):
         """Return the types that some neighbour sends."""
         return frozenset().union(*(each.receives for each in self.neighbours.values()))
 
+    def shared(self) -> frozenset[str]:
+        """Return the types that some neighbour sends or gets."""
+        return frozenset().union(*(each.shared for each in self.neighbours.values()))
+
 
 class OwnInterestChanged(Input, frozen=True):
     """Change of what the own domain wants, merged; the subjects are types, or None for all of them."""

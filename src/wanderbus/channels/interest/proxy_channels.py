@@ -33,6 +33,9 @@ _Peer = tuple[str, str | None]
 Lineage = Callable[[str], Sequence[str]]
 """Function from a subject to itself, its parent and so on up to the top of its hierarchy."""
 
+Permits = Callable[[str, str, Interest], bool]
+"""Function: whether an interest of an origin may be spread to a server."""
+
 OVERLAP_WORK_MAX: Final = 50_000
 """Units of work to compare an interest with an advertisement; beyond it, they count as overlapping."""
 
@@ -62,8 +65,8 @@ class ProxyChannels:
     """Interest of all access servers in one channel ``group``, at the resolution server.
 
     ``incarnation`` must be higher than that of every earlier life of this server. Without ``uses_advertisements`` all
-    interest goes to all access servers. ``lineage`` is that of the domain. With ``multicast`` a change for several
-    servers is one datagram.
+    interest goes to all access servers, as far as ``permits`` allows it. ``lineage`` is that of the domain. With
+    ``multicast`` a change for several servers is one datagram.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class ProxyChannels:
         uses_advertisements: bool = True,
         lineage: Lineage = lambda subject: (subject,),
         multicast: Multicast | None = None,
+        permits: Permits = lambda origin, server, interest: True,
     ) -> None:
         self.incoming = IncomingStreams()
         self._group = group
@@ -85,6 +89,7 @@ class ProxyChannels:
         self._uses_advertisements = uses_advertisements
         self._lineage = lineage
         self._multicast = multicast
+        self._permits = permits
         self._spread: dict[str, InterestSource] = {}
         self._up: dict[str, None] = {}
         self._alive: dict[str, None] = {}
@@ -140,6 +145,11 @@ class ProxyChannels:
             return outputs + self._release()
         return self._take(server, message, now)
 
+    def select_again(self, now: float) -> list[Output]:
+        """Send all access servers how their parts have changed, because other interest is permitted."""
+        pairs = [(source, server) for source in self._spread.values() for server in self._up]
+        return [output for source, server in pairs for output in source.outgoing.select_again(server, now)]
+
     def spread(self, origin: str) -> list[Interest]:
         """Return the merged interest of ``origin``, of which every other access server gets its part."""
         source = self._spread.get(origin)
@@ -183,7 +193,7 @@ class ProxyChannels:
                 self._incarnation,
                 self._mode,
                 precision_min=self._precision_min,
-                selects=self._selects,
+                selects=lambda server, each: self._selects(server, each) and self._permits(origin, server, each),
                 multicast=self._multicast,
             )
             outputs = source.update(added, (), now)[1]

@@ -37,6 +37,10 @@ class FilterMethod:
     def _neighbour(self, domain: str) -> Neighbour:
         return self._settings.neighbours[domain]
 
+    def start(self, now: float) -> Outputs:
+        """Begin with what needs no link."""
+        return []
+
     def link_up(self, domain: str, now: float) -> Outputs:
         """Begin with a domain on a new link."""
         raise NotImplementedError

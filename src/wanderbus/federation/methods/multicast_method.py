@@ -30,11 +30,11 @@ class MulticastMethod(FilterMethod):
         self._source = InterestSource(Stream(_GROUP, self._own), epoch, mode, selects=self._selects)
         self._tables = IncomingStreams()
         for name, neighbour in settings.neighbours.items():
-            if neighbour.receives:
+            if neighbour.shared:
                 self._source.outgoing.expect(name)
 
     def link_up(self, domain: str, now: float) -> Outputs:
-        if not self._neighbour(domain).receives:
+        if not self._neighbour(domain).shared:
             return []
         return carried_outputs("multicast", self._source.outgoing.link_up(domain, now))
 
@@ -52,7 +52,7 @@ class MulticastMethod(FilterMethod):
         if stream != Stream(_GROUP, domain):
             raise RemoteProtocolError(f"a stream of {stream.origin} is not that of the sender", None)
         route = domain, stream
-        check_filters(self._tables.filters(route), message, sends)
+        check_filters(self._tables, route, message, sends)
         result = self._tables.receive(domain, message, now)
         self._wanted.apply("multicast", domain, self._tables, route, message, result, sends.__contains__)
         return carried_outputs("multicast", [SendToServer(domain, result.answer)] if result.answer else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -22,7 +23,38 @@ class StreamCarried(msgspec.Struct, frozen=True, array_like=True, tag=1):
     message: Message
 
 
-DomainPayload = StreamCarried
+class TrustedType(msgspec.Struct, frozen=True, array_like=True):
+    """A type, and the domains that the sender receives it from and sends it to.
+
+    Bit n of each big-endian number stands for domain n of the message.
+    """
+
+    type: str
+    receives: bytes
+    sends: bytes
+
+    @classmethod
+    def of(cls, type: str, domains: Sequence[str], receives: Collection[str], sends: Collection[str]) -> TrustedType:
+        """Return the type with the places of these domains among ``domains``."""
+        return cls(type, _bits(domains, receives), _bits(domains, sends))
+
+
+class TrustTold(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Whom the sender trusts with the types whose rendezvous is the receiver; first on each link."""
+
+    domains: tuple[str, ...]
+    types: tuple[TrustedType, ...]
+
+    def trusted(self) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+        """Return by type the domains that it is received from, and sent to."""
+        return {each.type: (self._set(each.receives), self._set(each.sends)) for each in self.types}
+
+    def _set(self, bits: bytes) -> frozenset[str]:
+        number = int.from_bytes(bits, "big")
+        return frozenset(each for place, each in enumerate(self.domains) if number >> place & 1)
+
+
+DomainPayload = StreamCarried | TrustTold
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[DomainPayload]] = msgspec.msgpack.Decoder(DomainPayload)
@@ -36,6 +68,11 @@ def encode(message: DomainPayload) -> bytes:
 def decode(payload: bytes) -> DomainPayload:
     """Return the message in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
     return decoded(_decoder, payload, "a message between domains")
+
+
+def _bits(domains: Sequence[str], chosen: Collection[str]) -> bytes:
+    number = sum(1 << place for place, each in enumerate(domains) if each in chosen)
+    return number.to_bytes((number.bit_length() + 7) // 8, "big")
 
 
 def carried(role: Role, message: Message) -> bytes:
