@@ -7,6 +7,7 @@ import pytest
 from tests.broker.access_desk import OWN
 from tests.broker.desk import ALICE, BOB
 from tests.broker.office import OLGA, Office, inspected
+from tests.broker.test_foreign_domains import foreign, wanted
 from tests.broker.test_held_publishes import DECENTRALISED, NORTH, WEST, LeaderDesk, event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Publish
@@ -45,6 +46,16 @@ def test_j08_each_accepted_event_counts_for_its_group_with_the_servers_that_get_
     sizes = [len(each.event) for each in accepted]
     assert [each.number for each in accepted] == [1, 2, 3, 5], "no repeat, and nothing of another leader"
     assert desk.loads() == {0: (3, sum(sizes[:3]), 4), None: (1, sizes[3], 0)}
+
+
+def test_notifications_for_a_foreign_domain_count_for_their_group_because_its_session_does_not_move(
+    desk: LoadDesk,
+) -> None:
+    desk.settle(NORTH, WEST)
+    wanted(desk, foreign(desk), subject=OWN)
+    desk.send(desk.device(), Publish(1, event(1)))
+    (counts,) = desk.loads().values()
+    assert counts[2] == 1
 
 
 def test_a_server_without_a_domain_counts_nothing() -> None:

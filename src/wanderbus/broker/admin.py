@@ -95,6 +95,7 @@ class Admin:
         self._phases = phases
         self._groups = groups
         self._channels = basics.channels
+        self._servers = basics.servers
         self._drain = Drain(basics)
         self._roles = basics.config.roles
         self._listings = Listings(basics.state, basics.links, basics.config)
@@ -361,6 +362,8 @@ class Admin:
         """
         if self._channels is None:
             raise Refused("this server is alone, a session cannot move to another one")
+        if self._servers.reserves(request.user):
+            raise Refused(f"{request.user} is reserved; its session stays at each server")
         here = self._state.sessions.get(session_key(request.user, request.session))
         if request.server == self._channels.server and here is not None and not here.is_fenced:
             row = {"user": request.user, "session": request.session, "server": request.server}

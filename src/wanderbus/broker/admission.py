@@ -6,7 +6,7 @@ from wanderbus import protocol
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, SUBSCRIPTION_BYTES_MAX
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.subscription import QueuePolicy, Subscription, check_wanted_subject
+from wanderbus.subscription import PATTERN, QueuePolicy, Subscription, check_wanted_subject
 
 _SECONDS_MAX = 1e10
 """Three hundred years: a longer time does not fit the microseconds of the broker's clock."""
@@ -46,6 +46,12 @@ def check_subject(subject: str, *, is_server: bool = False) -> None:
         raise Refused(f"a subject has 1 to {EVENT_NAME_CHARACTERS_MAX} characters")
     if not is_server:
         check_wanted_subject(subject)
+
+
+def check_foreign(request: protocol.Subscribe) -> None:
+    """Raise :class:`Refused` for a subscription of a foreign domain that is more than a filter of new events."""
+    if request.language == PATTERN or request.since is not None:
+        raise Refused("another domain gets new events by filters: no patterns, and nothing of the past")
 
 
 def check_queue(policy: QueuePolicy) -> None:

@@ -11,6 +11,7 @@ from wanderbus.broker.basics import Basics
 from wanderbus.broker.groups.groups import Groups
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
+from wanderbus.broker.messages import LinkDropped
 from wanderbus.broker.publish.acceptance import DISK_FULL
 from wanderbus.broker.publish.held_publishes import PublisherMessage
 from wanderbus.broker.publish.publishing import Publishing
@@ -31,6 +32,17 @@ _REFUSED_WHEN_FULL: Final = (protocol.Subscribe, protocol.Restrict, protocol.Adv
 """Requests that are refused while the disk is full."""
 
 
+_OF_FOREIGN: Final = (
+    protocol.Attach,
+    protocol.Subscribe,
+    protocol.Unsubscribe,
+    protocol.Query,
+    protocol.NotifyAck,
+    protocol.Leave,
+)
+"""Messages of a foreign domain, besides the publishes of its own users."""
+
+
 class AgentMessages:
     """Serves the messages on links one by one, in their order."""
 
@@ -49,6 +61,7 @@ class AgentMessages:
     ) -> None:
         self.pacing = SubscribePacing(basics, self._answer)
         self._state = basics.state
+        self._journal = basics.journal
         self._links = basics.links
         self._conditions = basics.conditions
         self._publishing = publishing
@@ -95,7 +108,11 @@ class AgentMessages:
                 self._groups.attached(link)
             return
         match message:
-            case _ if isinstance(message, protocol.PublishFor | protocol.ServerMessage) and not link.is_server:
+            case _ if link.is_foreign and not _may_send(link, message):
+                reason = f"another domain may subscribe and publish for {link.user}, and nothing else"
+                self._devices.presence.closed(link, reason)
+                self._journal.emit(LinkDropped(link.link, reason))
+            case _ if isinstance(message, protocol.PublishFor | protocol.ServerMessage) and not link.reads_whole:
                 self._devices.presence.closed(link, "only a server of the domain may speak for others")
             case protocol.Publish() | protocol.PublishFor():
                 self._publishing.publish(link, message)
@@ -142,3 +159,10 @@ class AgentMessages:
                 if isinstance(request, protocol.Subscribe) and request.resume is not None:
                     session = self._state.sessions[session_key(link.user, link.session or "")]
                     self._rollback.check(link, session, [request.resume])
+
+
+def _may_send(link: Link, message: protocol.FromAgent) -> bool:
+    """Return whether a foreign domain may send a message: it speaks for itself alone."""
+    if isinstance(message, protocol.PublishFor):
+        return message.user == link.user and message.is_outbox
+    return isinstance(message, _OF_FOREIGN)

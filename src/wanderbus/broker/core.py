@@ -183,7 +183,7 @@ class Broker:
         self._peers = PeerEvents(basics, kernel, subscriptions, delivery, self._catch_up, engine, filters, rollback)
         self._backlog = MessageQueue(basics.links, basics.journal, basics.config)
         former = FormerServers(basics, self._peers.decentralised)
-        loads = GroupLoads(basics.channels, basics.servers.users)
+        loads = GroupLoads(basics.channels, basics.servers.all)
         self._devices = Devices(
             basics,
             self._extensions.hook,

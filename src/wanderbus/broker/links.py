@@ -105,11 +105,21 @@ class Links:
         """Return the links that are attached to a session."""
         return self._by_session.get(key, ())
 
-    def open(self, link: int, user: str, device: str, *, unattended: bool = False, is_server: bool = False) -> None:
+    def open(
+        self,
+        link: int,
+        user: str,
+        device: str,
+        *,
+        unattended: bool = False,
+        reads_whole: bool = False,
+        is_foreign: bool = False,
+    ) -> None:
         """Add a new link."""
         key = device_key(user, device)
-        whole = OpenReader(0, "", 0) if is_server else None
-        self._by_id[link] = self._by_device[key] = Link(link, user, device, key, unattended, whole=whole)
+        whole = OpenReader(0, "", 0) if reads_whole else None
+        opened = Link(link, user, device, key, unattended, whole=whole, is_foreign=is_foreign)
+        self._by_id[link] = self._by_device[key] = opened
         self._by_user[user] = (*self._by_user.get(user, ()), link)
 
     def close(self, link: Link) -> None:
@@ -184,7 +194,7 @@ class Links:
 
     def read(self, link: Link, handle: int, subscription: str, group: int | None = None) -> None:
         """Open a reader of a subscription at its device's cursor; an open reader with this handle goes on."""
-        if link.unattended or link.is_server:
+        if link.unattended or link.reads_whole:
             return
         reader = link.reader(subscription)
         if reader is None or reader.handle != handle:

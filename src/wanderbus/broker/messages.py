@@ -22,8 +22,8 @@ class LinkOpened(Input, frozen=True):
 
     If the user has too many devices, the broker refuses the link and then drops it. On an ``unattended`` link the
     broker sends everything at once and counts it as acknowledged, because nobody there acknowledges. With ``is_server``
-    another server of the domain is at the other end, which the layer below has authenticated: ``user`` is one of those
-    that are reserved for servers, and nobody else can be.
+    another server of the domain, or for a foreign domain a gateway, is at the other end, which the layer below has
+    authenticated: ``user`` is one of those that are reserved for them, and nobody else can be.
     """
 
     link: int
@@ -229,6 +229,13 @@ class RoutesAnswered(Output, frozen=True):
 
 class DecentralisedInterestChanged(Output, frozen=True):
     """The same as :class:`OrderedInterestChanged`, for decentralised channels."""
+
+    added: Mapping[str, tuple[tuple[str, Filter], ...]]
+    removed: tuple[str, ...] = ()
+
+
+class DomesticInterestChanged(Output, frozen=True):
+    """Subscriptions of users here, by their ids, that begin and end, for the domains connected with this one."""
 
     added: Mapping[str, tuple[tuple[str, Filter], ...]]
     removed: tuple[str, ...] = ()

@@ -88,12 +88,20 @@ class Link(msgspec.Struct):
     outbox_order: OutboxOrder[str, str] | None = None
     """Events of outboxes that were refused temporarily, with the bounds that they met; None while there are none."""
     whole: OpenReader | None = None
-    """Reader of the whole session, in the order of its numbers, if a server is at the other end; None for a device."""
+    """Reader of the whole session, in the order of its numbers, if a server or a foreign domain is at the other end;
+    None for a device."""
+    is_foreign: bool = False
+    """True if a foreign domain is at the other end, through a gateway of this one."""
+
+    @property
+    def reads_whole(self) -> bool:
+        """Return whether the session is read whole: by another server, or for a foreign domain."""
+        return self.whole is not None
 
     @property
     def is_server(self) -> bool:
         """Return whether another server of the domain is at the other end."""
-        return self.whole is not None
+        return self.whole is not None and not self.is_foreign
 
     def reader(self, which: str | int) -> OpenReader | None:
         """Return the reader of a subscription, or that with a handle."""

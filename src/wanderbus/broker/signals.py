@@ -19,6 +19,7 @@ from wanderbus.broker.messages import (
     DirectLinkOpened,
     DiskFreed,
     DiskFull,
+    DomesticInterestChanged,
     EventArrived,
     EventsRead,
     EventsWanted,
@@ -122,6 +123,9 @@ ForLeaders = (
 ForInterest = DecentralisedInterestChanged | AdvertisementsChanged | DecentralisedArrivalMatched | RoutesAnswered
 """Outputs for the interest in decentralised channels."""
 
+ForFederation = DomesticInterestChanged
+"""Outputs for the gateways to other domains."""
+
 BrokerOutput = (
     SetTimer
     | CancelTimer
@@ -130,6 +134,7 @@ BrokerOutput = (
     | LinkDropped
     | ForLeaders
     | ForInterest
+    | ForFederation
     | DevicesDoubted
     | EventsWanted
     | ExtensionFailed

@@ -120,7 +120,7 @@ class Subscriptions:
             self._catch_up.add(subscription.id)
         for subscription, error in self.matcher.add_many(subscriptions):
             self._journal.emit(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
-        self._interest.add_earlier(each for each in subscriptions if each.owner not in self._servers.users)
+        self._interest.add_earlier(each for each in subscriptions if each.owner not in self._servers.all)
         self._publisher_filters.add_many(subscriptions)
         self.ask_for_kernel()
 
@@ -178,8 +178,8 @@ class Subscriptions:
         else:
             if isinstance(request, protocol.Subscribe | protocol.Renew):
                 self._interest.when_effective(done[0].id, link, lambda: self._accept_when_used(link, request, done))
-            elif isinstance(request, protocol.Query) and link.is_server:
-                # To another server, a subscription that it finds here counts.
+            elif isinstance(request, protocol.Query) and link.reads_whole:
+                # To another server, or a gateway, a subscription that it finds here counts.
                 self.when_used(done, lambda: self._list(link, request))
             else:
                 self._send_done(link, request.request, done)
@@ -353,12 +353,15 @@ class Subscriptions:
     def _wanted(self, link: Link | Asker, request: protocol.Subscribe) -> Subscription:
         """Return the requested subscription, without an id; raise :class:`Refused` if it is not permitted or valid."""
         assert link.session is not None
+        is_reserved = self._servers.reserves(link.user)
+        if self._servers.is_foreign(link.user):
+            admission.check_foreign(request)
         if request.language == PATTERN:
             subject = check_pattern(link.user, request, self._permissions, self._engine)
         else:
             subject = request.subject
             admission.check_subject(subject, is_server=link.is_server)
-            if not link.is_server and (refusal := self._permissions.refusal(link.user, subject)):
+            if not is_reserved and (refusal := self._permissions.refusal(link.user, subject)):
                 raise Refused(refusal)
         if request.since is not None:
             self._lookups.check_channel(request.subject)
@@ -372,7 +375,7 @@ class Subscriptions:
             session=link.session,
             subject=subject,
             expression=request.expression,
-            expires_us=None if link.is_server else self._expiry_us(request),
+            expires_us=None if is_reserved else self._expiry_us(request),
             restrictions=admitted(request.restrictions, zone=self._config.zone, kinds=self.kinds),
             device=link.device if request.this_device_only else None,
             queue=request.queue,
@@ -580,7 +583,7 @@ class Subscriptions:
         self._live.put(subscription.id, subscription.owner, subscription.expires_us)
         self._catch_up.add(subscription.id)
         self.matcher.add(subscription, entries)
-        if subscription.owner not in self._servers.users:
+        if subscription.owner not in self._servers.all:
             self._interest.add([(subscription, entries)])
         self._publisher_filters.add(subscription, entries)
         self.ask_for_kernel()

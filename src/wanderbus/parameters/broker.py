@@ -55,6 +55,9 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     domain: str = ""
     """The domain of this server's own users; with "" the bounds of other domains apply to nobody."""
 
+    federated: bool = False
+    """True if other domains are connected with this one: the interest of the users here is reported for them."""
+
     zone: str = "UTC"
     """IANA name of the default time zone of daily windows (SPEC X27)."""
 

@@ -34,13 +34,13 @@ NO_KEYS: Final[Mapping[tuple[Any, str], set[str]]] = {
     (AgentSettings, "tcp_channels"): _OWN,
     (ServerSettings, "rudp"): {"consume_at_once", "ack_delay_s"},
     (ServerSettings, "tcp_channels"): {"consume_at_once"},
-    (ServerSettings, "broker"): {"server", "domain"},
+    (ServerSettings, "broker"): {"server", "domain", "federated"},
     (ServerSettings, "relay"): _OF_NG,
     (ProxySettings, "relay"): _OF_NG,
 }
 """Fields of a table that are not keys, because the program sets them: how it consumes and acknowledges, ``keepalive_s``
-of both transports (a top-level key), the server's name (part of its log) and domain, and the control of a relay in the
-same process."""
+of both transports (a top-level key), the server's name (part of its log) and domain, whether the domain is federated,
+and the control of a relay in the same process."""
 
 NUMBERS: Final = {int, float}
 _UNITS: Final = (

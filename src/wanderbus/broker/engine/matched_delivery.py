@@ -102,6 +102,13 @@ class MatchedDelivery:
         """Return whether this server has accepted an event."""
         return (event.id.origin, event.id.number) == (self._state.server, event.offset)
 
+    def _may_get(self, user: str, matched: EngineEvent) -> bool:
+        """Return whether an event is for a server or a foreign domain, from here: see :meth:`ServerUsers.excluded`."""
+        if user in self._servers.users:
+            return not matched.is_for_users
+        publisher = matched.event.user  # "" for an event that another server has accepted
+        return bool(publisher) and not self._servers.is_foreign(publisher)
+
     def _receiving(
         self, matched: EngineEvent, decided: Decided, behind: list[str]
     ) -> Iterator[tuple[SubscriptionRow, SubscriptionLife]]:
@@ -113,7 +120,7 @@ class MatchedDelivery:
         found = {each: row for each in (*matched.matched, *matched.undecided) if (row := state.known(each))}
         for identity, row in sorted(found.items(), key=lambda item: by_number(item[1])):
             subscription, is_live = row.subscription, identity in state.subscriptions
-            if matched.is_for_users and subscription.owner in self._servers.users:
+            if subscription.owner in self._servers.all and not self._may_get(subscription.owner, matched):
                 continue
             if event.offset >= self.leaving.get(
                 session_key(subscription.owner, subscription.session), event.offset + 1

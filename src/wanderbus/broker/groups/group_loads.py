@@ -16,7 +16,7 @@ class GroupLoads:
     Decentralised channels count together, without a group. Notifications for the sessions of users
     are left out: they are counted by session, and move with it.
 
-    :param servers: the users of other servers
+    :param servers: the users that stand for other servers and for foreign domains
     """
 
     def __init__(self, channels: OwnChannels | None, servers: Container[str]) -> None:

@@ -353,7 +353,7 @@ class KnownLeaders:
 
     def _wanted(self, group: int) -> list[Subscription]:
         """Return the subscriptions of users here, and of sessions that are about to move here, to a group."""
-        state, users = self._state, self._servers.users
+        state, users = self._state, self._servers.all
         here = [row.subscription for row in state.subscriptions.values() if row.subscription.owner not in users]
         awaited = [each for row in state.awaited.values() for each in row.subscriptions]
         return [each for each in (*here, *awaited) if self._concerns(each, group)]

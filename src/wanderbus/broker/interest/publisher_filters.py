@@ -5,6 +5,10 @@ uses wider ones, or its lease has run out. The agent counts its lease from its r
 ends earlier there. After a start the leases of the previous life count as long as they may last.
 
 Another server is such an agent too, for the channels that this server leads; its own agents use the filters.
+
+A foreign domain has its subscriptions at every server, because each server sends it what that server accepts. So they
+are among the filters of the server that accepts an event: of an ordered channel those of its leader, which other
+servers request there, and of a decentralised one those of the publisher's server. No server tells another of them.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ class Publishing:
         loads: GroupLoads,
     ) -> None:
         self._conditions = basics.conditions
+        self._servers = basics.servers
         self._state = basics.state
         self._journal = basics.journal
         self._links = basics.links
@@ -208,7 +209,7 @@ class Publishing:
             self._answer(link, source, self._engine.accept(acceptance, sending.header if sending else b""))
             expired: list[Subscription] = []
         else:
-            excluded = decentralised.excluded if decentralised else ()
+            excluded = self._servers.excluded(source.user, is_direct=decentralised is not None)
             delivered = self._delivery.deliver(event, acceptance.event, source.received_us, excluded)
             expired = delivered.expired
             if limit := delivered.full:

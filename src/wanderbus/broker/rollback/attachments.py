@@ -78,7 +78,7 @@ class Attachments:
         link.knows_waits = message.knows_waits
         place = self._former.attached(link, self._state.devices[link.key].gone_to or message.was_at)
         self._links.send(link, attachment_of(self._state, link, session, self._links.event_bytes_max, removed, place))
-        if link.unattended or link.is_server:
+        if link.unattended or link.reads_whole:
             self._links.notify(session, ())
         self._presence.moved(link, former, session)
 

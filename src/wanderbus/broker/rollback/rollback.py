@@ -192,7 +192,7 @@ def attachment_of(
         rolled_back = state.servers[state.server].rolled_back
         epochs = (epochs[0], *[each for each in epochs[1:] if rolled_back and each[0] >= rolled_back][:1])
     *earlier, (present, first) = epochs
-    taken = state.devices[link.key].taken if link.is_server else 0
+    taken = state.devices[link.key].taken if link.reads_whole else 0
     return protocol.Attachment(present, removed, first, tuple(earlier), taken, event_bytes_max, server)
 
 

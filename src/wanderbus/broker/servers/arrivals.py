@@ -126,7 +126,7 @@ class Arrivals:
         channels = self._channels
         assert channels is not None
         notified = concerned(
-            self._state, self._servers.users, lambda subjects: any(channels.is_in(each, group) for each in subjects)
+            self._state, self._servers.all, lambda subjects: any(channels.is_in(each, group) for each in subjects)
         )
         self._record_loss(self._nothing_new(server), LEADER_REPLACED, notified)
 
@@ -198,7 +198,7 @@ class Arrivals:
         channels = self._channels
         return concerned(
             self._state,
-            self._servers.users,
+            self._servers.all,
             lambda subjects: channels is None or leader in channels.other_leaders(subjects),
             leader,
         )
@@ -215,9 +215,10 @@ class Arrivals:
         arrival = records.Arrival(
             given.leader, given.epoch, given.number, given.before, given.id, given.accepted_us, raw, received_us
         )
-        # Other servers get it from its leader: a subscription to every subject would send it in circles.
+        # Other servers get it from its leader: a subscription to every subject would send it in circles. So do
+        # foreign domains, which have a session at every server.
         self._delivery.arrived(
-            given.event, arrival, self._conditions.received_us, self._servers.users, self._report(given)
+            given.event, arrival, self._conditions.received_us, self._servers.all, self._report(given)
         )
 
     def _report(self, given: EventArrived) -> Callable[[bool], ArrivalMatched] | None:

@@ -103,11 +103,6 @@ class DecentralisedEvents:
         for number in sorted(numbers - self._state.decentralised.causal.knowledge.forgotten):
             self._step(causal.RemoveServer(number, is_forgotten=True))
 
-    @property
-    def excluded(self) -> set[str]:
-        """Return the users that get no event of a decentralised channel: servers get theirs directly."""
-        return self._servers.users
-
     def untaken(self) -> Mapping[str, int]:
         """Return the number of own events that each other server has not delivered yet."""
         links = self._state.decentralised.causal.outgoing.links
@@ -328,7 +323,7 @@ class DecentralisedEvents:
         event = self._decoded[1] if self._decoded[0] is payload else _event_of(payload)
         report = partial(DecentralisedArrivalMatched, event.subject)
         self._delivery.arrived(
-            event, arrival, self._conditions.received_us, self.excluded, report, encode_header(header)
+            event, arrival, self._conditions.received_us, self._servers.all, report, encode_header(header)
         )
 
     def _arrival(self, header: Header, payload: bytes) -> records.Arrival:
@@ -367,7 +362,7 @@ class DecentralisedEvents:
 
     def _concerned(self) -> tuple[records.Notified, ...]:
         """Return a notification for the subscriptions of each session to decentralised channels."""
-        return concerned(self._state, self.excluded, lambda subjects: any(map(self.channels.concerns, subjects)))
+        return concerned(self._state, self._servers.all, lambda subjects: any(map(self.channels.concerns, subjects)))
 
 
 def _event_of(payload: bytes) -> Event:

@@ -1,4 +1,4 @@
-"""Interest of this server's subscriptions in channels of the domain (SPEC J-10).
+"""Interest of this server's subscriptions in channels of the domain, and of other domains (SPEC J-10).
 
 A subscription is answered when it counts at every other leader of its ordered channels, and for decentralised channels
 at all servers: an event that is published anywhere after that reaches it.
@@ -12,6 +12,7 @@ from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.messages import DecentralisedInterestChanged, OrderedInterestChanged
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.domestic_interest import DomesticInterest
 from wanderbus.broker.servers.held_answers import Answer, HeldAnswers
 from wanderbus.errors import FilterError
 from wanderbus.filters import Filter
@@ -35,6 +36,7 @@ class InterestRequests:
         self._on_effective: Callable[[], None] = lambda: None
         self._journal = basics.journal
         self._channels = basics.channels
+        self._domestic = DomesticInterest(basics.journal) if basics.config.federated else None
         self._held = HeldAnswers(basics.links)
         self._reported: dict[str, tuple[str, ...]] = {}
         """Names below of each subscription that other servers have to know; a renewed one that had ended has others."""
@@ -54,7 +56,10 @@ class InterestRequests:
         return self._held.pending
 
     def add(self, subscriptions: Iterable[tuple[Subscription, Sequence[IndexEntry]]]) -> None:
-        """Report subscriptions, each with its entries, if other servers have to know them and do not yet."""
+        """Report subscriptions of users, each with its entries, if other servers or domains do not know them yet."""
+        if self._domestic is not None:
+            subscriptions = list(subscriptions)
+            self._domestic.add(subscriptions)
         if self._channels is None:
             return
         decentralised = self._channels.decentralised
@@ -84,7 +89,7 @@ class InterestRequests:
 
     def add_earlier(self, subscriptions: Iterable[Subscription]) -> None:
         """Report subscriptions that were accepted earlier."""
-        if self._channels is not None:
+        if self._channels is not None or self._domestic is not None:
             self.add(with_entries(subscriptions))
 
     def prepare(self, group: int, target: str, subscriptions: Iterable[Subscription]) -> Collection[str]:
@@ -143,6 +148,8 @@ class InterestRequests:
 
     def remove(self, subscription: str) -> None:
         """Report the end of a subscription, once the record of it is durable."""
+        if self._domestic is not None:
+            self._domestic.remove(subscription)
         self._at_leaders.pop(subscription, None)
         if (names := self._reported.pop(subscription, None)) is not None:
             self._held.give(subscription)

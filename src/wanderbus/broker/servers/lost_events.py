@@ -17,7 +17,8 @@ def concerned(
 ) -> tuple[records.Notified, ...]:
     """Return the next notification of each session for its subscriptions whose subjects ``may_match``.
 
-    The users of other ``servers`` get none: they get the events, and the gaps, from where these come. Subscriptions
+    The users of other ``servers``, and of foreign domains, get none: they get the events, and the gaps, from where
+    these come. Subscriptions
     that still read the log of ``leader``, or those of all leaders of their channel, get none: they find there what is
     lost. If channels have moved, lost events may be of any channel.
     """

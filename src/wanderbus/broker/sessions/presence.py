@@ -81,7 +81,7 @@ class Presence:
         An agent that ended never comes back, so both are running: the state directory of the device was copied.
         """
         device = self._state.devices.get(link.key)
-        if link.is_server or device is None or epoch not in device.former:
+        if link.reads_whole or device is None or epoch not in device.former:
             return None
         reason = (
             f"another agent with the same device {link.device} is running: the state directory was copied; "
@@ -111,7 +111,8 @@ class Presence:
                 self.left(user, idle.session, idle.device, "user_devices_max")
         if previous := self._links.of_device(user, device):
             self._links.close(previous)
-        self._links.open(link, user, device, unattended=unattended, is_server=is_server)
+        is_foreign = self._servers.is_foreign(user)
+        self._links.open(link, user, device, unattended=unattended, reads_whole=is_server, is_foreign=is_foreign)
         self._set_status(user, device, "CONNECTED", "session established")
         self._report(user, before)
 
@@ -126,6 +127,8 @@ class Presence:
         """Serve a device's request to leave its session permanently."""
         before = self._links.status(link.user)
         self._links.close(link)
+        if link.is_foreign:
+            self.forget_servers((link.user,), "asked")
         self.left(link.user, session, link.device, "asked")
         self._links.send(link, protocol.Done(request, ()))
         self._report(link.user, before)
@@ -155,14 +158,17 @@ class Presence:
             if reason in _FOR_GOOD or not former.ended:
                 self._ends.remove(former)
 
-    def forget_servers(self, users: Iterable[str]) -> None:
-        """Remove the sessions of servers that have left the domain: nobody reads there, and no event is to wait."""
+    def forget_servers(self, users: Iterable[str], reason: str = "left_domain") -> None:
+        """Remove the sessions of servers that have left the domain: nobody reads there, and no event is to wait.
+
+        The same is done for a foreign domain that is connected no longer.
+        """
         for session in [each for user in users for each in self._state.sessions_of(user)]:
             self._ends.end_subscriptions(session)
             for device in list(session.devices):
-                self.left(session.user, session.name, device, "left_domain")
+                self.left(session.user, session.name, device, reason)
             self._ends.give_up(session)
-            self._servers.users.discard(session.user)
+            self._servers.forget(session.user)
 
     def make_room(self, link: Link, name: str) -> protocol.RequestRefused | None:
         """Make room for the device of ``link`` in its session ``name``; return the refusal if everything is in use."""

@@ -79,6 +79,7 @@ class SessionCopies:
     ) -> None:
         self._state = basics.state
         self._links = basics.links
+        self._servers = basics.servers
         self._limits = basics.queue_limits
         self._subscriptions_max = basics.config.user_subscriptions_max
         self._sessions_max = basics.config.sessions_max
@@ -170,6 +171,8 @@ class SessionCopies:
         user, name = request.user, request.session
         key = session_key(user, name)
         session = self._state.sessions.get(key)
+        if self._servers.reserves(user):
+            raise Refused(f"{user} is reserved; its session cannot be made of a copy")
         if name == protocol.OPERATIONS or not protocol.SESSION_NAME.fullmatch(name):
             raise Refused(f"{name!r} cannot be the name of a session with subscriptions")
         if key in self._state.awaited or (session is not None and session.is_fenced):

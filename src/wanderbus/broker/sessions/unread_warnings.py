@@ -54,7 +54,7 @@ class UnreadWarnings:
         """Yield each subscription with waiting notifications, with the links on which it could be read now."""
         for key, session_queue in self._state.queue.waiting():
             links = self._links.of_session(key)
-            if not links or any(link.unattended or link.is_server for link in links):
+            if not links or any(link.unattended or link.reads_whole for link in links):
                 continue
             for identity, queue in session_queue.queues.items():
                 row = self._state.known(identity)

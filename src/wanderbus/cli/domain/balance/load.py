@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from wanderbus.broker.servers.server_users import server_of
+from wanderbus.broker.servers.server_users import domain_of, server_of
 from wanderbus.broker.state.rows import session_key
 from wanderbus.cli.domain.balance.steps import Step
 from wanderbus.operator_rows import GroupInfo, GroupLoadInfo, ProcessInfo, SessionInfo
@@ -75,7 +75,7 @@ def load_between(
     sessions = {}
     for server, counts in after.items():
         for row in counts.sessions:
-            if row.session and server_of(row.user, domain) is None:
+            if row.session and server_of(row.user, domain) is None and domain_of(row.user, domain) is None:
                 several = max(0, row.generated - earlier.get((row.user, row.session), 0))
                 load = round(load_us(Activity(notifications=several), NO_INTEREST) / over_s)
                 sessions[row.user, row.session] = PlacedItem(session_key(row.user, row.session), server, load)
