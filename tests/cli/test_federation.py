@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import stat
 import sys
 from pathlib import Path
@@ -164,13 +165,17 @@ def test_comments_and_other_tables_beside_a_change(file: Path) -> None:
 
 def test_a_file_in_another_form_stays_as_it_is(file: Path, capsys: Output) -> None:
     table = f'domains = {{ "beta.example" = {{ public_key = "{KEY}", gateways = {{ b1 = "127.0.0.2:5900" }} }} }}\n'
-    text = table + file.read_text().partition("[domains")[0]
+    text = f'methods = {{ Price = "tree" }}\n{table}' + file.read_text().partition("[domains")[0]
     file.write_text(text)
-    assert run(["federation", "trust", str(file), "beta.example", "--send", "Departure"]) == 2
-    assert 'stays as it is: it has no table of its own with the line [domains."beta.example"]' in one_line(
-        capsys.readouterr().err
-    )
-    assert file.read_text() == text
+    for words, header in (
+        (("trust", str(file), "beta.example", "--send", "Departure"), '[domains."beta.example"]'),
+        (("remove", str(file), "beta.example"), '[domains."beta.example"]'),
+        (("method", str(file), "Price", "default"), "[methods]"),
+    ):
+        capsys.readouterr()
+        assert run(["federation", *words]) == 2
+        assert f"stays as it is: it has no table of its own with the line {header}" in one_line(capsys.readouterr().err)
+        assert file.read_text() == text
 
 
 def test_new_keys_and_gateways_of_a_known_domain(file: Path, capsys: Output) -> None:
@@ -215,6 +220,8 @@ def test_new_keys_and_gateways_of_a_known_domain(file: Path, capsys: Output) -> 
         (("trust", "FILE", "beta.example", "--send", "X*"), "domains.beta.example.send: 'X*' has a wildcard"),
         (("trust", "FILE", "beta.example", "--events-per-s-max", "x"), "--events-per-s-max: invalid value 'x'"),
         (("trust", "FILE", "beta.example", "--events-per-s-max", "nan"), "events_per_s_max: nan is out of range"),
+        (("trust", "FILE", "beta.example", "--events-per-s-max", "inf"), "events_per_s_max: inf is out of range"),
+        (("trust", "FILE", "beta.example", "--distance-ms", "inf"), "distance_ms: inf is out of range"),
         (("trust", "FILE", "beta.example", "--distance-ms", "-1"), "distance_ms: -1.0 is out of range"),
         (("method", "FILE", "a.*", "tree"), "methods: 'a.*' has a wildcard"),
     ],
@@ -263,3 +270,23 @@ def test_options_of_a_server_in_a_federation(file: Path, tmp_path: Path) -> None
     settings.write_text('federation = "federation.toml"\nfederation_key = "own.key"\nusers = {}\n')
     given = given_to(ServerSettings, {}, settings)
     assert (given["federation"], given["federation_key"]) == (file, tmp_path / "own.key")
+
+
+def test_commands_and_the_file_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "federation.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^    wanderbus (federation .+)$", page, re.MULTILINE)
+    assert len(commands) == 11
+    for command in commands:
+        words, _, target = command.partition(" > ")
+        assert run(words.split()) == 0
+        shown = capsys.readouterr().out
+        if target:
+            Path(target).write_text(shown)
+    alpha, beta = (read_federation(Path(name, "federation.toml")) for name in ("alpha", "beta"))
+    assert alpha.sends("beta.example") >= beta.receives("alpha.example") == frozenset({"Departure"})
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    Path("page.toml").write_text(text)
+    found = read_federation(Path("page.toml"))
+    assert (found.method_of("Departure"), found.method_of("Price")) == ("tree", "multicast")
+    assert sorted(found.links_of("a1")) == ["beta.example/b1", "beta.example/b2"]

@@ -122,6 +122,8 @@ class Federation:
         self._foreign_gateways = {
             name: _addresses(f"domains.{name}.gateways", domain.gateways) for name, domain in settings.domains.items()
         }
+        self._received = {name: frozenset(domain.receive) for name, domain in settings.domains.items()}
+        self._sent = {name: frozenset(domain.send) for name, domain in settings.domains.items()}
         self._check_names_and_keys()
         self._check_places()
         self._check_types()
@@ -164,13 +166,11 @@ class Federation:
 
     def receives(self, domain: str) -> frozenset[str]:
         """Return the types that are received from a foreign domain: none if the file does not name it."""
-        found = self.settings.domains.get(domain)
-        return frozenset() if found is None else frozenset(found.receive)
+        return self._received.get(domain, frozenset())
 
     def sends(self, domain: str) -> frozenset[str]:
         """Return the types that are sent to a foreign domain: none if the file does not name it."""
-        found = self.settings.domains.get(domain)
-        return frozenset() if found is None else frozenset(found.send)
+        return self._sent.get(domain, frozenset())
 
     def method_of(self, subject: str) -> Method:
         """Return the method of a type."""
