@@ -157,6 +157,19 @@ class World:
         if name in self.routing:
             self.give(name, UseMethod(type, method))
 
+    def path_of(self, type: str, start: str, value: int) -> list[str]:
+        """Return the domains that an event reaches along the tree of its type, each once for each way to it."""
+        reached: list[str] = []
+        waiting: list[tuple[str, str | None]] = [(start, None)]
+        for name, source in waiting:
+            assert len(waiting) <= len(self.settings), f"an event of {start} goes round: {waiting}"
+            routing = self.routing.get(name)
+            for hop in () if routing is None else routing.forwards(type, source):
+                if value in points(self.wanted[name].get(hop, ()), type):
+                    reached.append(hop)
+                    waiting.append((hop, name))
+        return reached
+
     def give(self, name: str, given: RoutingInput) -> None:
         """Give one input to a gateway."""
         self._take(name, self.routing[name].step([given], self.now))
@@ -207,7 +220,7 @@ class World:
     def _send(self, name: str, output: SendToDomain) -> None:
         peer = output.domain
         link = self._links.get(frozenset((name, peer)))
-        assert link is not None, "messages leave on links"
+        assert link is not None, f"{name} has no link to {peer}; failed: {self.failed}"
         self.sent.append((name, output))
         self._check_trust(name, output)
         way = name, peer, link
@@ -241,6 +254,8 @@ class World:
             origin = self.settings[inner.stream.origin]
             leaked = {each.subject for each in filters} - origin.neighbours[output.domain].receives
             assert not leaked, f"{name} tells {output.domain} that {origin.name} wants {leaked}"
+            useless = {each.subject for each in filters} - self.settings[output.domain].neighbours[origin.name].sends
+            assert not useless, f"{name} tells {output.domain}, which sends no {useless} to {origin.name}"
 
     def check_at_rest(self) -> None:
         """Check that each domain knows exactly what others want of what it sends them."""

@@ -212,3 +212,14 @@ def test_repeated_own_interest() -> None:
     world.give("a", again)
     world.run(1.0)
     world.check_at_rest()
+
+
+def test_filter_that_comes_and_goes_in_one_step() -> None:
+    routing, one = receiver(), NumberedFilter(1, "price", "x == 1")
+    stream = Stream(0, "b")
+    there = InterestChanged(stream, 1, 1, 0, (one,), ())
+    gone = InterestChanged(stream, 1, 2, 1, (), (1,))
+    back = InterestChanged(stream, 1, 3, 2, (NumberedFilter(2, "price", "x == 1"),), ())
+    payloads = [DomainMessage("b", carried("multicast", each)) for each in (there, gone, back)]
+    assert not any(isinstance(each, WantedByDomain) for each in routing.step(payloads[:2], 0.0))
+    assert any(isinstance(each, WantedByDomain) for each in routing.step(payloads[2:], 0.0))

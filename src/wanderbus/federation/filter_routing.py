@@ -22,9 +22,10 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.methods.filter_method import FilterMethod, Outputs
 from wanderbus.federation.methods.multicast_method import MulticastMethod
 from wanderbus.federation.methods.rendezvous_method import RendezvousMethod
+from wanderbus.federation.methods.tree_method import TreeMethod
 from wanderbus.federation.methods.wanted_interests import WantedInterests
 from wanderbus.federation.methods.widened_filters import WidenedFilters
-from wanderbus.federation.methods.wire import ROLES, Role, TrustTold, decode
+from wanderbus.federation.methods.wire import EPOCH_MAX, ROLES, LinkState, Role, TreeAdopted, TrustAnnounced, decode
 from wanderbus.federation.routing_messages import (
     DomainLinked,
     DomainMessage,
@@ -47,6 +48,7 @@ _METHOD_OF_ROLE: Final[Mapping[Role, Method]] = {
     "multicast": "multicast",
     "asked": "rendezvous",
     "spread": "rendezvous",
+    "tree": "tree",
 }
 
 
@@ -57,12 +59,15 @@ class FilterRouting:
     """
 
     def __init__(self, settings: RoutingSettings, *, epoch: int, mode: InterestMode = "perfect") -> None:
+        assert 0 <= epoch <= EPOCH_MAX, epoch
         self._settings = settings
         self._wanted = WantedInterests()
         self._rendezvous = RendezvousMethod(settings, self._wanted, epoch=epoch, mode=mode)
+        self._tree = TreeMethod(settings, self._wanted, epoch=epoch, mode=mode)
         self._methods: dict[Method, FilterMethod] = {
             "multicast": MulticastMethod(settings, self._wanted, epoch=epoch, mode=mode),
             "rendezvous": self._rendezvous,
+            "tree": self._tree,
         }
         self._is_started = False
         self._received = settings.received()
@@ -110,6 +115,17 @@ class FilterRouting:
         """Return the present method of a type."""
         return self._method_of.get(type) or self._settings.method_of(type)
 
+    def forwards(self, type: str, source: str | None) -> tuple[str, ...]:
+        """Return the next hops in the tree of a type for an event that came from ``source``, None for an own one.
+
+        It is sent to those of them that want it by :class:`WantedByDomain`.
+        """
+        return self._tree.forwards(type, source)
+
+    def tree_neighbours(self, type: str) -> tuple[str, ...]:
+        """Return the neighbours in the tree of a type."""
+        return self._tree.neighbours(type)
+
     def stalled(self) -> dict[str, str]:
         """Return the types whose rendezvous is away, and its name: what is wanted of them changes nowhere else."""
         found = {}
@@ -152,8 +168,12 @@ class FilterRouting:
 
     def _received_from(self, domain: str, payload: bytes, now: float) -> Outputs:
         message = decode(payload)
-        if isinstance(message, TrustTold):
-            return self._rendezvous.trust_told(domain, message, now)
+        if isinstance(message, TrustAnnounced):
+            return self._rendezvous.trust_announced(domain, message, now)
+        if isinstance(message, LinkState):
+            return self._tree.state_announced(domain, message, now)
+        if isinstance(message, TreeAdopted):
+            return self._tree.tree_adopted(domain, message, now)
         if not 0 <= message.role < len(ROLES):
             raise RemoteProtocolError(f"unknown role {message.role}", None)
         role = ROLES[message.role]
@@ -196,9 +216,10 @@ class FilterRouting:
         if method == self._method_of[type]:
             return
         before, self._method_of[type] = self._method_of[type], method
+        self._outputs += self._methods[method].use(type, now)
         former = self._former.setdefault(type, {})
         if method not in former:
-            told = self._own[type].told() if type in self._own else {}
+            told = self._own[type].effective() if type in self._own else {}
             self._update(method, type, told, (), now)
         former.pop(method, None)
         mark = self._methods[method].mark(type)
@@ -215,7 +236,7 @@ class FilterRouting:
             present = self._methods[self._method_of[type]]
             if all(present.is_effective(type, mark) for mark in former.values()):
                 del self._former[type]
-                told = self._own[type].told() if type in self._own else {}
+                told = self._own[type].effective() if type in self._own else {}
                 for method in former:
                     self._update(method, type, {}, told, now)
 

@@ -32,10 +32,7 @@ def check_filters(
     Raises :class:`RemoteProtocolError` for a filter of every subject, for a number or a filter that is there twice, and
     for more than ``filters_max`` filters of one type.
     """
-    position = tables.position(route)
-    if position is not None and (message.incarnation, message.version) <= position:
-        return
-    several = _filters_after(tables, route, position, message)
+    several = _filters_after(tables, route, message)
     if any(each.subject is None for each in several):
         raise RemoteProtocolError("a filter between domains has no type", None)
     if len({each.number for each in several}) < len(several):
@@ -49,14 +46,12 @@ def check_filters(
             raise RemoteProtocolError(f"{count} filters of {of} (expected at most {filters_max})", None)
 
 
-def _filters_after(
-    tables: IncomingStreams, route: Route, position: tuple[int, int] | None, message: FromSender
-) -> list[NumberedFilter]:
+def _filters_after(tables: IncomingStreams, route: Route, message: FromSender) -> list[NumberedFilter]:
     match message:
         case InterestWhole(filters=filters):
             return list(filters)
         case InterestChanged(previous=previous, added=added, removed=removed):
-            is_next = position == (message.incarnation, previous)
+            is_next = tables.position(route) == (message.incarnation, previous)
             gone = set(removed)
             kept = [each for each in tables.filters(route) if each.number not in gone] if is_next and added else []
             return [*kept, *added]

@@ -65,6 +65,10 @@ class FilterMethod:
         """Return when :meth:`repeat` is due; None if everything is confirmed."""
         raise NotImplementedError
 
+    def use(self, type: str, now: float) -> Outputs:
+        """Begin to be the method of a type."""
+        return []
+
     def mark(self, type: str) -> Hashable:
         """Return a mark of the interest in a type as it is now, for :meth:`is_effective`."""
         raise NotImplementedError

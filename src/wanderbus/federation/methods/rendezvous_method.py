@@ -20,7 +20,7 @@ from wanderbus.federation.methods.filter_method import FilterMethod, Outputs, ca
 from wanderbus.federation.methods.rendezvous_choice import RendezvousChoice
 from wanderbus.federation.methods.rendezvous_point import GROUP, RendezvousPoint
 from wanderbus.federation.methods.wanted_interests import WantedInterests
-from wanderbus.federation.methods.wire import Role, TrustedType, TrustTold, encode
+from wanderbus.federation.methods.wire import Role, TrustAnnounced, TrustedType, encode
 from wanderbus.federation.routing_messages import RoutingSettings, SendToDomain
 from wanderbus.machine import Output
 
@@ -82,9 +82,9 @@ class RendezvousMethod(FilterMethod):
                 outputs += self._from_here(source.update(new, gone, now)[1])
         return outputs + self._run_loop(now)
 
-    def trust_told(self, domain: str, told: TrustTold, now: float) -> Outputs:
+    def trust_announced(self, domain: str, told: TrustAnnounced, now: float) -> Outputs:
         """Take whom a domain trusts with the types whose rendezvous this domain is."""
-        return self._from_point(self._point.trust_told(domain, told, now)) + self._run_loop(now)
+        return self._from_point(self._point.trust_announced(domain, told, now)) + self._run_loop(now)
 
     def receive(self, domain: str, role: Role, message: Message, now: float) -> Outputs:
         return self._received(domain, role, message, now) + self._run_loop(now)
@@ -182,10 +182,10 @@ class RendezvousMethod(FilterMethod):
         trust = {type: self._trust_in(type) for type in own}
         return RendezvousPoint(self._own, {**types, self._own: own}, trust, epoch=epoch, mode=mode)
 
-    def _trust_for(self, rendezvous: str) -> TrustTold:
+    def _trust_for(self, rendezvous: str) -> TrustAnnounced:
         domains = tuple(self._settings.neighbours)
         types = self._types_at[rendezvous]
-        return TrustTold(domains, tuple([TrustedType.of(each, domains, *self._trust_in(each)) for each in types]))
+        return TrustAnnounced(domains, tuple([TrustedType.of(each, domains, *self._trust_in(each)) for each in types]))
 
     def _trust_in(self, type: str) -> tuple[frozenset[str], frozenset[str]]:
         """Return the domains that a type is received from, and sent to."""

@@ -11,7 +11,7 @@ from wanderbus.channels.interest.messages import FromSender, Message, Stream
 from wanderbus.channels.interest.proxy_channels import ProxyChannels
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX, TYPES_MAX, check_filters
-from wanderbus.federation.methods.wire import TrustTold
+from wanderbus.federation.methods.wire import TrustAnnounced
 from wanderbus.machine import Output
 
 Trust = Mapping[str, tuple[frozenset[str], frozenset[str]]]
@@ -41,7 +41,7 @@ class RendezvousPoint:
             if its:
                 self._proxies.expect(domain)
 
-    def trust_told(self, domain: str, told: TrustTold, now: float) -> list[Output]:
+    def trust_announced(self, domain: str, told: TrustAnnounced, now: float) -> list[Output]:
         """Take whom a domain trusts, and begin with it."""
         if len(told.types) > TYPES_MAX or len(told.domains) > DOMAINS_MAX:
             raise RemoteProtocolError(f"trust in {len(told.types)} types and {len(told.domains)} domains", None)

@@ -29,19 +29,19 @@ class WidenedFilters:
         self._filters_max = filters_max
         self._everything = everything(type)
 
-    def told(self) -> Filters:
+    def effective(self) -> Filters:
         """Return what is wanted in place of the filters, or the filters themselves."""
         return self._wide() if self.is_wide else dict(self.filters)
 
     def update(self, added: Mapping[Hashable, Wanted], removed: Iterable[Hashable]) -> tuple[Filters, list[Hashable]]:
         """Remove and add filters; return what to add and to remove where the filters are sent."""
-        before = self.told()
+        before = self.effective()
         for id in removed:
             self.filters.pop(id, None)
         self.filters |= added
         bound = self._filters_max * 3 // 4 if self.is_wide else self._filters_max
         self.is_wide = len(self.filters) > bound
-        after = self.told()
+        after = self.effective()
         return (
             {id: wanted for id, wanted in after.items() if before.get(id) != wanted},
             [id for id in before if id not in after],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -16,7 +16,14 @@ Role = Literal["multicast", "asked", "spread", "tree"]
 ROLES: Final[tuple[Role, ...]] = ("multicast", "asked", "spread", "tree")
 
 
-class StreamCarried(msgspec.Struct, frozen=True, array_like=True, tag=1):
+EPOCH_MAX: Final = 2**43 - 1
+"""Highest epoch of a gateway."""
+
+LINK_STATES_MAX: Final = 2**40
+"""States of links in one epoch; an honest domain never has so many."""
+
+
+class StreamCarried(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=1):
     """A message of a stream of interest, or the answer to one; ``role`` is the place of its way in :data:`ROLES`."""
 
     role: int
@@ -39,7 +46,7 @@ class TrustedType(msgspec.Struct, frozen=True, array_like=True):
         return cls(type, _bits(domains, receives), _bits(domains, sends))
 
 
-class TrustTold(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class TrustAnnounced(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=2):
     """Whom the sender trusts with the types whose rendezvous is the receiver; first on each link."""
 
     domains: tuple[str, ...]
@@ -54,7 +61,33 @@ class TrustTold(msgspec.Struct, frozen=True, array_like=True, tag=2):
         return frozenset(each for place, each in enumerate(self.domains) if number >> place & 1)
 
 
-DomainPayload = StreamCarried | TrustTold
+class AnnouncedLink(msgspec.Struct, frozen=True, array_like=True):
+    """A link to ``domain``: its distance, and whether the sender receives the type from it and sends it there."""
+
+    domain: str
+    distance: float
+    receives: bool
+    sends: bool
+
+
+class LinkState(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=3):
+    """The links of ``origin`` on which it shares ``type``, with a number in this epoch; all pass it on."""
+
+    type: str
+    origin: str
+    epoch: Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
+    number: Annotated[int, msgspec.Meta(ge=0, le=LINK_STATES_MAX)]
+    links: tuple[AnnouncedLink, ...]
+
+
+class TreeAdopted(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=4):
+    """The sender has come to this tree of ``type`` and wants the position of the receiver in it."""
+
+    type: str
+    tree: int
+
+
+DomainPayload = StreamCarried | TrustAnnounced | LinkState | TreeAdopted
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[DomainPayload]] = msgspec.msgpack.Decoder(DomainPayload)
