@@ -81,6 +81,25 @@ class OwnChannels:
         group = self.ordered_group(subject)
         return group is not None and self.directory.table.leaders[group].server == self.server
 
+    def session_places(self, *, have_moved: bool) -> frozenset[str]:
+        """Return the other servers that lead ordered channels, or may do so, or may still have events of former ones.
+
+        One that has left gives its groups away before, but this server may not have heard of that yet.
+        """
+        table = self.directory.table
+        leaders = {each.server for each in table.leaders}
+        former = self.others if have_moved else ()
+        return frozenset({*table.servers, *self.founders, *leaders, *former} - {self.server})
+
+    def is_present(self, server: str) -> bool:
+        """Return whether a server is in the domain now."""
+        return server in self.directory.table.servers or server in self.others
+
+    @property
+    def awaits_interest(self) -> bool:
+        """Return whether leaders wait for a report of each server that they have all its interest."""
+        return bool(self.layout)
+
     @property
     def leads_ordered(self) -> bool:
         """Return whether this server may lead ordered channels."""

@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from wanderbus import protocol
 from wanderbus.broker.messages import (
@@ -28,7 +28,7 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.channels.interest.interest_source import TURN_S
-from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.channels.merging import Merging
 from wanderbus.channels.pending import Pending
 from wanderbus.filters import Filter
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
@@ -48,6 +48,37 @@ RETRY_S: Final = 2.0
 """Pause until a subscription is requested again that a leader has refused, for example because its disk is full."""
 
 
+class SessionPlaces(Protocol):
+    """The servers at which a destination has sessions, and what it asks each of them for."""
+
+    @property
+    def merging_of(self) -> Callable[[str], Merging]:
+        """Return the merging of the filters of a subject."""
+        ...
+
+    @property
+    def lineage(self) -> Callable[[str], Sequence[str]]:
+        """Return a subject, its parent and so on up to the top."""
+        ...
+
+    def session_places(self, *, have_moved: bool) -> Collection[str]:
+        """Return the servers to have sessions at; ``have_moved`` tells whether channels have had other leaders."""
+        ...
+
+    def is_present(self, server: str) -> bool:
+        """Return whether a server is in the domain now."""
+        ...
+
+    def other_leaders(self, subjects: Iterable[str]) -> frozenset[str]:
+        """Return the servers that a subscription to ``subjects`` has to count at."""
+        ...
+
+    @property
+    def awaits_interest(self) -> bool:
+        """Return whether a server waits for a report that it has all interest."""
+        ...
+
+
 class LeaderSessions:
     """Keeps a session at every other leader; ``step`` works as in every machine.
 
@@ -60,27 +91,20 @@ class LeaderSessions:
     """
 
     def __init__(
-        self, channels: OwnChannels, *, epoch: int, positions: Mapping[str, LeaderRow], have_moved: bool = False
+        self, channels: SessionPlaces, *, epoch: int, positions: Mapping[str, LeaderRow], have_moved: bool = False
     ) -> None:
         self._channels = channels
         self._outputs: list[AboutServers] = []
         self._sessions: dict[str, LeaderSession] = {}
-        former = channels.others if have_moved else ()
-        table = channels.directory.table
-        # One that has left gives its groups away before, but this server may not have heard of that yet.
-        leaders = {each.server for each in table.leaders}
-        for leader in sorted({*table.servers, *channels.founders, *leaders, *former}):
-            if leader != channels.server:
-                interest = LeaderInterest(channels.merging_of)
-                position = positions.get(leader) or LeaderRow()
-                self._sessions[leader] = LeaderSession(
-                    leader,
-                    interest,
-                    self._outputs,
-                    epoch=epoch,
-                    position=position,
-                    reports_interest=bool(channels.layout),
-                )
+        for leader in sorted(channels.session_places(have_moved=have_moved)):
+            self._sessions[leader] = LeaderSession(
+                leader,
+                LeaderInterest(channels.merging_of),
+                self._outputs,
+                epoch=epoch,
+                position=positions.get(leader) or LeaderRow(),
+                reports_interest=channels.awaits_interest,
+            )
         self._pending: Pending[str, str] = Pending()
         """Subscriptions here that do not count yet at some leader."""
         self._leaders: dict[str, frozenset[str]] = {}
@@ -91,10 +115,7 @@ class LeaderSessions:
 
     def start(self) -> list[ConnectServer]:
         """Return the requests for links to all leaders that are in the domain."""
-        return [ConnectServer(leader) for leader in self._sessions if self._is_present(leader)]
-
-    def _is_present(self, leader: str) -> bool:
-        return leader in self._channels.directory.table.servers or leader in self._channels.others
+        return [ConnectServer(leader) for leader in self._sessions if self._channels.is_present(leader)]
 
     def has(self, server: str) -> bool:
         """Return whether there is a session at ``server``."""
@@ -121,7 +142,7 @@ class LeaderSessions:
                 session.position.number,
             )
             for leader, session in self._sessions.items()
-            if self._is_present(leader) or session.waiting_publishes or session.interest.wanted()
+            if self._channels.is_present(leader) or session.waiting_publishes or session.interest.wanted()
         ]
 
     def step(self, inputs: Iterable[Input | Output], now: float) -> list[AboutServers]:
