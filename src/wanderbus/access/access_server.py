@@ -23,6 +23,7 @@ import msgspec
 
 from wanderbus.access.baseline import ECI_SOCKET, Baseline
 from wanderbus.access.device_signalling import DeviceSignalling
+from wanderbus.access.federation_traffic import FOREIGN_LINKS, FOREIGN_SOCKET, FederationParts, FederationTraffic
 from wanderbus.access.link_traffic import LinkTraffic, consumed_units
 from wanderbus.access.messages import DevicesRestored
 from wanderbus.access.parts import BASELINE, TRANSPORTS, USER_AGENT
@@ -95,6 +96,7 @@ class AccessServer:
     :param fingerprint: SHA-256 of the certificate used at ``stream_address``
     :param baseline: serves the original ECI, which knows no authentication; None does not (SPEC A-09)
     :param servers: the parts for the other servers of the domain; None without any
+    :param federation: the parts for other domains; None without any
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class AccessServer:
         tcp: TcpConfig | None = None,
         baseline: Baseline | None = None,
         servers: ServerParts | None = None,
+        federation: FederationParts | None = None,
     ) -> None:
         rudp, tcp = rudp or RudpConfig(), tcp or TcpConfig()
         self.broker = broker
@@ -148,6 +151,7 @@ class AccessServer:
             self._parts, self._user_agent, broker, self._sessions, channels, asks_owner=servers is not None
         )
         self._servers = None if servers is None else self._make_traffic(servers)
+        self._federation = None if federation is None else FederationTraffic(self._parts, federation, self._servers)
         traffic = LinkTraffic(
             self._parts,
             self._transports,
@@ -156,6 +160,7 @@ class AccessServer:
             self._signalling,
             consumed_units(rudp, tcp),
             self._servers,
+            self._federation,
         )
         self._parts.add(USER_AGENT, self._user_agent.step, self._signalling.route)
         self._parts.add(TRANSPORTS, self._transports.step, traffic.route_transports)
@@ -176,6 +181,9 @@ class AccessServer:
         if self._servers is not None:
             self._servers.start(now)
             self._parts.run(now)
+        if self._federation is not None:
+            self._federation.start(now)
+            self._parts.run(now)
         if self._baseline is not None:
             self._parts.give(BASELINE, [DevicesRestored(tuple(self.broker.state.devices.values()))])
             self._parts.run(now)
@@ -189,19 +197,25 @@ class AccessServer:
         """
         for_transports: list[TransportInput] = []
         for_servers: list[ServerLinksInput] = []
+        for_gateways: list[ServerLinksInput] = []
         for given in inputs:
             if type(given) is ClockRead:
                 self._parts.precede(BROKER, given)
+                if self._federation is not None:
+                    self._federation.clock_read(given)
             elif self._transports.takes(given):
                 for_transports.append(given)
             elif self._servers is not None and type(given) is DatagramReceived and given.socket == SERVER_SOCKET:
                 for_servers.append(given)
+            elif self._federation is not None and type(given) is DatagramReceived and given.socket == FOREIGN_SOCKET:
+                for_gateways.append(given)
             else:
                 self._sort(given, now)
                 self._parts.run(now)
-        if for_transports or for_servers:
+        if for_transports or for_servers or for_gateways:
             self._parts.give(TRANSPORTS, for_transports)
             self._parts.give(SERVER_LINKS, for_servers)
+            self._parts.give(FOREIGN_LINKS, for_gateways)
             self._parts.run(now)
         return self._parts.take_outputs()
 
@@ -251,6 +265,12 @@ class AccessServer:
         for name, moving in self._servers.handover_rows().items():
             rows.setdefault(name, {}).update(moving)
         return tuple({"server": name, **row} for name, row in rows.items())
+
+    def federation_rows(self) -> tuple[Mapping[str, Any], ...]:
+        """Return a row for each foreign domain, at a gateway."""
+        if self._federation is None:
+            return ()
+        return tuple({"domain": name, **row} for name, row in self._federation.rows().items())
 
     def media_statuses(self) -> dict[str, list[RemoteMediaStatus]]:
         """Return the Remote Media Status of every session with a device, by user."""

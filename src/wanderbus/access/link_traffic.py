@@ -11,6 +11,7 @@ import msgspec
 
 from wanderbus.access.device_session import DeviceSession
 from wanderbus.access.device_signalling import DeviceSignalling
+from wanderbus.access.federation_traffic import FIRST_CIRCUIT, FederationTraffic
 from wanderbus.access.messages import BaselineOutput
 from wanderbus.access.parts import BASELINE, TRANSPORTS
 from wanderbus.access.session_table import SessionTable
@@ -27,7 +28,7 @@ from wanderbus.broker.messages import (
     ServerAsked,
 )
 from wanderbus.broker.sessions.handover_messages import HandoverOutput
-from wanderbus.broker.signals import BrokerOutput, ForInterest, ForLeaders
+from wanderbus.broker.signals import BrokerOutput, ForFederation, ForInterest, ForLeaders
 from wanderbus.composition import Composition
 from wanderbus.datachannel import Transports
 from wanderbus.hosts import network_of
@@ -64,6 +65,7 @@ class LinkTraffic:
 
     :param consumed_units: weight of processed messages after which the endpoints are informed
     :param servers: messages between servers; None if this server is alone
+    :param federation: messages between domains; None if there are no others
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class LinkTraffic:
         signalling: DeviceSignalling,
         consumed_units: float,
         servers: ServerTraffic | None = None,
+        federation: FederationTraffic | None = None,
     ) -> None:
         self._parts = parts
         self._transports = transports
@@ -83,6 +86,7 @@ class LinkTraffic:
         self._signalling = signalling
         self._consumed_units = consumed_units
         self._servers = servers
+        self._federation = federation
 
     def route_transports(self, outputs: list[TransportOutput], now: float) -> None:
         """Pass everything that arrived to the broker as one batch."""
@@ -121,6 +125,7 @@ class LinkTraffic:
         for_leaders: list[ForLeaders] = []
         for_interest: list[ForInterest] = []
         for_handovers: list[HandoverOutput] = []
+        for_federation: list[SendOnLink | LinkDropped | ForFederation] = []
         dropped: list[tuple[DeviceSession, str]] = []
         by_link = self._sessions.by_link
         for output in outputs:
@@ -128,6 +133,8 @@ class LinkTraffic:
                 case SendOnLink():
                     if output.link < 0:
                         for_baseline.append(output)
+                    elif output.link >= FIRST_CIRCUIT:
+                        for_federation.append(output)
                     elif session := by_link.get(output.link):
                         if not session.held:
                             for_transports.append(SendMessage(session.channel.local, output.payload))
@@ -140,6 +147,8 @@ class LinkTraffic:
                 case LinkDropped(link=link, reason=reason):
                     if link < 0:
                         for_baseline.append(output)
+                    elif link >= FIRST_CIRCUIT:
+                        for_federation.append(output)
                     elif session := by_link.get(link):
                         dropped.append((session, reason))
                     else:
@@ -152,6 +161,8 @@ class LinkTraffic:
                     for_interest.append(output)
                 case _ if isinstance(output, HandoverOutput):
                     for_handovers.append(output)
+                case _ if isinstance(output, ForFederation):
+                    for_federation.append(output)
                 case DevicesDoubted(user=user):
                     for_transports += self._signalling.probes(user)
                 case ServerAsked(link=link):
@@ -166,6 +177,8 @@ class LinkTraffic:
             self._parts.give(BASELINE, for_baseline)
         if self._servers is not None:
             self._servers.give_broker_outputs(for_servers, for_leaders, for_interest, for_handovers)
+        if self._federation is not None:
+            self._federation.give_broker_outputs(for_federation)
         for session, reason in dropped:
             self._signalling.end(session, reason)
 

@@ -109,6 +109,10 @@ class ServerTraffic:
             parts.add(HANDOVERS, handovers.step, self.route_handovers)
             self._services[HANDOVER_PREFIX] = HANDOVERS
 
+    def add_service(self, prefix: bytes, part: Part[OfLinks, Any]) -> None:
+        """Let a part take the links, and the messages whose first byte is ``prefix``."""
+        self._services[prefix] = part
+
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of this server's session at each leader."""
         return self._leaders.statuses()

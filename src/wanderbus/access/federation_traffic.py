@@ -1,0 +1,117 @@
+"""Messages between domains: routes of the links to foreign gateways, of the federation's part, and of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.signals import BrokerInput, ForFederation
+from wanderbus.composition import Composition, Part
+from wanderbus.federation.circuit_messages import FEDERATION_PREFIX
+from wanderbus.federation.member import FederationMember
+from wanderbus.federation.messages import AtForeignLinks, FederationInput, FederationOutput, ForForeignLinks
+from wanderbus.machine import ClockRead, Output
+from wanderbus.peers.links import ServerLinks
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    PeerUnreachable,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerLinksInput,
+    ServerLinksOutput,
+    ServerMessageReceived,
+    ServerReachable,
+)
+from wanderbus.peers.parts import BROKER, SERVER_LINKS
+from wanderbus.peers.server_traffic import ServerTraffic
+
+FIRST_CIRCUIT: Final = 2**49
+"""Number of the first link of the broker that the federation opens: no link between servers has so high a number."""
+
+FEDERATION: Final = Part[FederationInput, FederationOutput]("federation")
+FOREIGN_LINKS: Final = Part[ServerLinksInput, ServerLinksOutput]("gateways")
+
+FOREIGN_SOCKET: Final = FOREIGN_LINKS.name
+"""Socket of the links to gateways of other domains."""
+
+
+class FederationParts(NamedTuple):
+    """What a server has for the federation of its domain; ``links`` to other domains only if it is a gateway."""
+
+    member: FederationMember
+    links: ServerLinks | None = None
+
+
+class FederationTraffic:
+    """Routes between the federation's part, the broker, and the links within the domain and between domains.
+
+    :param servers: the traffic with the other servers of the domain; None if this server is alone
+    """
+
+    def __init__(self, parts: Composition[Output], federation: FederationParts, servers: ServerTraffic | None) -> None:
+        self._parts = parts
+        self._member, self._links = federation
+        parts.add(FEDERATION, self._member.step, self.route_member)
+        if self._links is not None:
+            parts.add(FOREIGN_LINKS, self._links.step, self.route_links)
+        if servers is not None:
+            servers.add_service(FEDERATION_PREFIX, FEDERATION)
+
+    def start(self, now: float) -> None:
+        """Begin; a gateway opens links to other domains."""
+        self._give_outputs(self._member.start(now))
+
+    def clock_read(self, given: ClockRead) -> None:
+        """Let the part know the wall clock before its next batch."""
+        self._parts.precede(FEDERATION, given)
+
+    def rows(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the state of each foreign domain, by its name."""
+        return self._member.rows()
+
+    def route_links(self, outputs: list[ServerLinksOutput], now: float) -> None:
+        """Pass what arrives from other domains to the part, as one batch."""
+        reports: list[FederationInput] = []
+        for output in outputs:
+            match output:
+                case (
+                    ServerLinkOpened()
+                    | ServerLinkClosed()
+                    | ServerMessageReceived()
+                    | PeerUnreachable()
+                    | ServerReachable()
+                ):
+                    reports.append(AtForeignLinks(output))
+                case _:
+                    self._parts.emit(output)
+        self._parts.give(FEDERATION, reports)
+
+    def route_member(self, outputs: list[FederationOutput], now: float) -> None:
+        """Pass messages to both kinds of links, and to the broker, each as one batch."""
+        self._give_outputs(outputs)
+
+    def give_broker_outputs(self, outputs: Iterable[SendOnLink | LinkDropped | ForFederation]) -> None:
+        """Pass on what the broker sends to foreign domains, and what users here want of them."""
+        self._parts.give(FEDERATION, [*outputs])
+
+    def _give_outputs(self, outputs: Iterable[FederationOutput]) -> None:
+        for_broker: list[BrokerInput] = []
+        for_servers: list[ServerLinksInput] = []
+        for_foreign: list[ServerLinksInput] = []
+        for output in outputs:
+            match output:
+                case LinkOpened() | LinkClosed() | MessageArrived():
+                    for_broker.append(output)
+                case SendOnServerLink() | CloseServerLink():
+                    for_servers.append(output)
+                case ForForeignLinks(request=request):
+                    for_foreign.append(request)
+                case _:
+                    self._parts.emit(output)
+        if for_servers:
+            self._parts.give(SERVER_LINKS, for_servers)
+        if for_foreign:
+            self._parts.give(FOREIGN_LINKS, for_foreign)
+        self._parts.give(BROKER, for_broker)

@@ -1,0 +1,79 @@
+"""Circuits that end at this server: sessions of foreign domains at its broker (decision 0161).
+
+A gateway of the own domain opens them, so whoever is at the other end speaks for a domain that the operator has added.
+To the broker a circuit is a link of the reserved user of that domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.servers.server_users import domain_user
+from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened
+
+DEVICE = "domain"
+"""Device of a foreign domain's session: one gateway after the other reads it."""
+
+
+class Circuit(msgspec.Struct, frozen=True):
+    """A circuit: the link between servers that it uses, 0 for the gateway here, and its number there."""
+
+    peer_link: int
+    number: int
+
+
+class CircuitHost:
+    """Opens a link of the broker for each circuit.
+
+    :param domain: the own domain
+    :param new_link: returns the number of a link of the broker that is not used yet
+    """
+
+    def __init__(self, domain: str, new_link: Callable[[], int]) -> None:
+        self._domain = domain
+        self._new_link = new_link
+        self._links: dict[Circuit, int] = {}
+        self._circuits: dict[int, Circuit] = {}
+
+    def has(self, link: int) -> bool:
+        """Return whether a link of the broker is that of a circuit."""
+        return link in self._circuits
+
+    def take(
+        self, peer_link: int, message: CircuitOpened | CircuitMessage | CircuitClosed
+    ) -> Sequence[LinkOpened | LinkClosed | MessageArrived]:
+        """Take a message of a gateway; return the inputs of the broker."""
+        circuit = Circuit(peer_link, message.circuit)
+        match message:
+            case CircuitOpened(domain=domain) if circuit not in self._links:
+                link = self._links[circuit] = self._new_link()
+                self._circuits[link] = circuit
+                return [LinkOpened(link, domain_user(domain, self._domain), DEVICE, is_server=True)]
+            case CircuitMessage(payload=payload) if (known := self._links.get(circuit)) is not None:
+                return [MessageArrived(known, payload)]
+            case CircuitClosed(reason=reason):
+                return self._close([circuit], reason)
+        return ()
+
+    def link_closed(self, peer_link: int, reason: str) -> Sequence[LinkClosed]:
+        """Close all circuits of a link between servers that has closed."""
+        return self._close([each for each in self._links if each.peer_link == peer_link], reason)
+
+    def answer(self, output: SendOnLink | LinkDropped) -> tuple[int, CircuitMessage | CircuitClosed]:
+        """Return what the broker sends to a foreign domain, with the link between servers that it goes out on."""
+        circuit = self._circuits[output.link]
+        if isinstance(output, SendOnLink):
+            return circuit.peer_link, CircuitMessage(circuit.number, output.payload)
+        del self._circuits[output.link], self._links[circuit]
+        return circuit.peer_link, CircuitClosed(circuit.number, output.reason)
+
+    def _close(self, circuits: Sequence[Circuit], reason: str) -> list[LinkClosed]:
+        closed = []
+        for circuit in circuits:
+            if (link := self._links.pop(circuit, None)) is not None:
+                del self._circuits[link]
+                closed.append(LinkClosed(link, reason))
+        return closed

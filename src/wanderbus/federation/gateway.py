@@ -1,0 +1,391 @@
+"""Gateway: the events, filters and acknowledgements between this domain and all others (SPEC M; decision 0161).
+
+::
+
+    servers here ──interest──▶ DomesticTable ──▶ FilterRouting ──FiltersSent──▶ foreign domains
+                 ◀──circuits── Exports       ◀── FilterRouting ◀──FiltersSent──
+                 ──circuits──▶ Exports ──EventForwarded──▶                       foreign domains
+    broker here  ◀──PublishFor── Imports     ◀──EventForwarded──
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
+from wanderbus.channels.interest.covering_set import InterestChange
+from wanderbus.channels.interest.messages import FromReceiver, FromSender
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage
+from wanderbus.federation.domestic_interest import DomesticTable, ReceivedTypes
+from wanderbus.federation.exports import Exports, ToDomain, ToServer
+from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
+from wanderbus.federation.imports import Imported, Imports
+from wanderbus.federation.messages import ForeignEventsLost, ForeignTrouble, ForForeignLinks
+from wanderbus.federation.filter_routing import FilterRouting
+from wanderbus.federation.routing_messages import (
+    DomainLinked,
+    DomainMessage,
+    DomainUnlinked,
+    OwnInterestChanged,
+    RoutingFailed,
+    RoutingSettings,
+    RoutingSuperseded,
+    SendToDomain,
+    WantedByDomain,
+    WantedKnown,
+)
+from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken, FiltersSent, decode, encode
+from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    ConsumedOnServerLink,
+    PeerUnreachable,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+    ServerReachable,
+)
+
+OfForeignLinks = ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | PeerUnreachable | ServerReachable
+
+TURN_S: Final = 0.01
+"""Pause between two turns of a change that takes several: others are served meanwhile."""
+
+
+class ForeignDomain(msgspec.Struct, frozen=True):
+    """A domain that this one shares events with: its gateways, and the types that go each way."""
+
+    name: str
+    gateways: tuple[str, ...]
+    receives: frozenset[str] = frozenset()
+    """Types that are received from it."""
+    sends: frozenset[str] = frozenset()
+    """Types that are sent to it."""
+    events_per_s_max: float | None = None
+
+
+class Gateway:
+    """All that one gateway does for its domain; every call returns outputs in order.
+
+    :param own: the own domain
+    :param name: this server
+    :param gateways: the gateways of the own domain, in the order in which they take turns
+    :param servers: all servers of the own domain
+    :param routing: how filters get around between the domains
+    :param new_link: returns the number of a link of the broker that is not used yet
+    :param epoch: identifies this life of the gateway; it rises with each
+    """
+
+    def __init__(
+        self,
+        own: str,
+        name: str,
+        gateways: Sequence[str],
+        servers: Sequence[str],
+        domains: Iterable[ForeignDomain],
+        types: ReceivedTypes,
+        routing: RoutingSettings,
+        new_link: Callable[[], int],
+        new_circuit: Callable[[], int],
+        epoch: int,
+    ) -> None:
+        self._own = own
+        self._name = name
+        self._before = frozenset(gateways[: gateways.index(name)])
+        """Gateways here whose turn comes before this one's."""
+        self._routing_settings = routing
+        self._routing_epoch = epoch
+        self._routing = FilterRouting(routing, epoch=epoch)
+        self._table = DomesticTable([each for each in servers if each != name], types)
+        self._domains = {each.name: each for each in domains}
+        self._choices = {
+            each.name: GatewayChoice(each.name, [link_name(each.name, one) for one in each.gateways])
+            for each in self._domains.values()
+            if own < each.name
+        }
+        self._exports = {
+            each.name: Exports(each.name, each.sends, servers, new_circuit, epoch) for each in self._domains.values()
+        }
+        self._imports = {
+            each.name: Imports(each.name, own, each.receives, new_link, epoch, each.events_per_s_max)
+            for each in self._domains.values()
+        }
+        self._known: dict[str, frozenset[str]] = {}
+        """Types of which all filters of a foreign domain are known; they stay known while there is no link."""
+        self._links: dict[str, int] = {}
+        """The link to each foreign domain."""
+        self._up: set[str] = {name}
+        """Servers of the own domain that can be reached."""
+        self._troubles: dict[str, str] = {}
+        self._is_placing = False
+        self._wall_us = 0
+        self._outputs: list[Output] = []
+
+    # Own domain -------------------------------------------------------------------------------------------------
+
+    def start(self, now: float) -> list[Output]:
+        """Begin: this server can reach itself, and opens links if no other gateway comes before it."""
+        for each in self._exports.values():
+            self._apply(each.domain, each.up(self._name, now))
+        if self._before:
+            self._outputs.append(SetTimer(("turn",), now + SWITCH_S))
+        else:
+            self._take_turn(now)
+        return self._take()
+
+    def clock_read(self, wall_us: int) -> None:
+        """Note the wall clock, by which events are received."""
+        self._wall_us = wall_us
+
+    def server_up(self, server: str, now: float) -> list[Output]:
+        """Use a server of the own domain that can be reached now."""
+        self._up.add(server)
+        for each in self._exports.values():
+            self._apply(each.domain, each.up(server, now))
+        self._take_turn(now)
+        return self._take()
+
+    def server_down(self, server: str, now: float) -> list[Output]:
+        """Wait for a server of the own domain that cannot be reached."""
+        self._up.discard(server)
+        for each in self._exports.values():
+            self._apply(each.domain, each.down(server, now))
+        if server in self._before:
+            self._outputs.append(SetTimer(("turn",), now + SWITCH_S))
+        return self._take()
+
+    def interest_changed(self, changed: DomesticInterestChanged, now: float) -> list[Output]:
+        """Take what users of this server want."""
+        self._wanted_here(self._table.changed(changed), now)
+        return self._take()
+
+    def interest_received(
+        self, server: str, message: FromSender, now: float
+    ) -> tuple[FromReceiver | None, list[Output]]:
+        """Take what users of another server want; return the answer to it.
+
+        Raises :class:`RemoteProtocolError` for an invalid message.
+        """
+        was_awaited = bool(self._table.awaited)
+        answer, change = self._table.receive(server, message, now)
+        self._wanted_here(change, now)
+        if was_awaited and not self._table.awaited:
+            for domain in self._links:
+                self._route([DomainLinked(domain)], now)
+        return answer, self._take()
+
+    def from_server(self, server: str, message: CircuitMessage | CircuitClosed, now: float) -> list[Output]:
+        """Take a message of a circuit, whose number tells which foreign domain it is for."""
+        for domain, each in self._exports.items():
+            self._apply(domain, each.from_server(server, message, now))
+        return self._take()
+
+    def has(self, link: int) -> bool:
+        """Return whether a link of the broker is one that publishes."""
+        return any(each.link == link for each in self._imports.values())
+
+    def from_broker(self, output: SendOnLink | LinkDropped, now: float) -> list[Output]:
+        """Take an answer of the broker to what was published."""
+        for domain, each in self._imports.items():
+            if each.link == output.link:
+                is_answer = isinstance(output, SendOnLink)
+                self._imported(domain, each.answered(output.payload, now) if is_answer else each.dropped(now))
+        return self._take()
+
+    def _take_turn(self, now: float) -> None:
+        """Open or leave the links that this domain opens, as it is this gateway's turn or not."""
+        is_turn = not self._before & self._up
+        for each in self._choices.values():
+            self._choose(each.start(now) if is_turn else each.stop())
+
+    def _wanted_here(self, change: InterestChange, now: float) -> None:
+        if change:
+            self._route([OwnInterestChanged(change)], now)
+        if not self._table.is_settled and not self._is_placing:
+            self._is_placing = True
+            self._outputs.append(SetTimer(("placing",), now + TURN_S))
+
+    # Foreign domains ---------------------------------------------------------------------------------------------
+
+    def at_foreign_links(self, report: OfForeignLinks, now: float) -> list[Output]:
+        """Take a report of the links to foreign domains."""
+        domain = domain_of_link(report.server)
+        match report:
+            case ServerLinkOpened(link=link, server=server, is_ours=is_ours):
+                if is_ours is not (domain in self._choices):
+                    reason = f"{min(self._own, domain)} opens the links between both domains"
+                    self._outputs.append(ForForeignLinks(CloseServerLink(link, reason)))
+                else:
+                    if (former := self._links.get(domain)) is not None:
+                        self._unlinked(domain, now)
+                        self._outputs.append(ForForeignLinks(CloseServerLink(former, "another link replaces it")))
+                    self._links[domain] = link
+                    if is_ours:
+                        self._choose(self._choices[domain].opened(server))
+                    self._report(domain, "")
+                    if not self._table.awaited:
+                        self._route([DomainLinked(domain)], now)
+                    self._begin(domain, now)
+            case ServerLinkClosed(link=link, server=server):
+                if domain in self._choices:
+                    self._choose(self._choices[domain].closed(server, now))
+                if self._links.get(domain) == link:
+                    del self._links[domain]
+                    self._unlinked(domain, now)
+            case ServerMessageReceived(link=link, payload=payload):
+                self._on_message(domain, link, payload, now)
+            case PeerUnreachable(reason=reason):
+                if domain not in self._links:
+                    self._report(domain, reason)
+            case ServerReachable():
+                self._report(domain, "")
+        return self._take()
+
+    def _on_message(self, domain: str, link: int, payload: bytes, now: float) -> None:
+        if self._links.get(domain) != link:
+            self._consumed(link, 1)
+            return
+        try:
+            message = decode(payload)
+            match message:
+                case EventForwarded() | EventsLost():
+                    self._imported(domain, self._imports[domain].received(message, self._wall_us, now))
+                    return
+                case EventsTaken():
+                    self._apply(domain, self._exports[domain].taken(message, now))
+                case FiltersSent(payload=inner):
+                    # Without the whole of the own interest nothing is said; the other domain repeats its message.
+                    if not self._table.awaited:
+                        self._route([DomainMessage(domain, inner)], now)
+            self._consumed(link, 1)
+        except RemoteProtocolError as error:
+            self._close(domain, f"{domain}: {error}")
+
+    def _close(self, domain: str, reason: str) -> None:
+        if (link := self._links.get(domain)) is not None:
+            self._report(domain, reason)
+            self._outputs.append(ForForeignLinks(CloseServerLink(link, reason)))
+
+    def _unlinked(self, domain: str, now: float) -> None:
+        self._apply(domain, self._exports[domain].end(f"the link to {domain} is closed", now))
+        self._imported(domain, self._imports[domain].end())
+        self._route([DomainUnlinked(domain)], now)
+
+    def _route(self, inputs: Sequence[Input], now: float) -> None:
+        """Give inputs to the routing of filters, and carry out what it decides."""
+        for output in self._routing.step(inputs, now):
+            match output:
+                case SendToDomain(domain=domain, payload=payload):
+                    if (link := self._links.get(domain)) is not None:
+                        message = encode(FiltersSent(payload))
+                        self._outputs.append(ForForeignLinks(SendOnServerLink(link, message)))
+                case WantedByDomain(domain=domain, change=change):
+                    self._apply(domain, self._exports[domain].wanted(change, now))
+                case WantedKnown(domain=domain, types=types):
+                    self._known[domain] = self._known.get(domain, frozenset()) | types
+                    self._begin(domain, now)
+                case RoutingSuperseded(epoch=known):
+                    self._begin_again(known, now)
+                    return
+                case RoutingFailed(domain=domain, reason=reason):
+                    self._close(domain, reason)
+                case SetTimer(key=key, at=at):
+                    self._outputs.append(SetTimer(("routing", key), at))
+                case CancelTimer(key=key):
+                    self._outputs.append(CancelTimer(("routing", key)))
+
+    def _begin(self, domain: str, now: float) -> None:
+        """Send events to a foreign domain, once all that it wants is known: the servers have its former filters."""
+        sends = self._domains[domain].sends
+        if sends and domain in self._links and self._known.get(domain, frozenset()) >= sends:
+            self._apply(domain, self._exports[domain].begin(now))
+
+    def _begin_again(self, known: int, now: float) -> None:
+        """Begin to route filters in a later life than the one that another domain knows: a gateway here was before."""
+        self._routing_epoch = max(known, self._routing_epoch) + 1
+        self._routing = FilterRouting(self._routing_settings, epoch=self._routing_epoch)
+        self._route([OwnInterestChanged(InterestChange(tuple(self._table.wanted())))], now)
+        self._route([DomainLinked(each) for each in self._links], now)
+
+    def _apply(self, domain: str, outputs: Iterable[Output]) -> None:
+        """Pass on what the sessions of a foreign domain emit."""
+        for output in outputs:
+            match output:
+                case ToDomain(message=message):
+                    if (link := self._links.get(domain)) is not None:
+                        self._outputs.append(ForForeignLinks(SendOnServerLink(link, encode(message))))
+                case SetTimer(key=key, at=at):
+                    self._outputs.append(SetTimer(("export", domain, key), at))
+                case ToServer():
+                    self._outputs.append(output)
+
+    def _imported(self, domain: str, result: Imported) -> None:
+        """Carry out what publishing the events of a foreign domain needs."""
+        self._outputs += result.for_broker
+        if (link := self._links.get(domain)) is not None:
+            self._outputs += [ForForeignLinks(SendOnServerLink(link, encode(each))) for each in result.taken]
+            self._consumed(link, result.done)
+        for each in result.lost:
+            self._outputs.append(ForeignEventsLost(domain, each.server, each.count, each.reason))
+        if result.retry_at is not None:
+            self._outputs.append(SetTimer(("import", domain), result.retry_at))
+
+    def _consumed(self, link: int, count: int) -> None:
+        if count:
+            self._outputs.append(ForForeignLinks(ConsumedOnServerLink(link, count)))
+
+    def _choose(self, several: Iterable[Choice]) -> None:
+        for each in several:
+            is_timer = isinstance(each, SetTimer | CancelTimer)
+            self._outputs.append(each if is_timer else ForForeignLinks(each))
+
+    def _report(self, domain: str, reason: str) -> None:
+        if self._troubles.get(domain, "") != reason:
+            self._troubles[domain] = reason
+            self._outputs.append(ForeignTrouble(domain, reason))
+
+    # Timers and status ---------------------------------------------------------------------------------------------
+
+    def timer_fired(self, key: object, now: float) -> list[Output]:
+        """Take a timer of the gateway."""
+        match key:
+            case ("turn",):
+                self._take_turn(now)
+            case ("placing",):
+                self._is_placing = False
+                self._wanted_here(self._table.go_on(), now)
+            case ("routing", inner):
+                self._route([TimerFired(inner)], now)
+            case ("export", str(domain), inner):
+                self._apply(domain, self._exports[domain].timer_fired(inner, now))
+            case ("import", str(domain)):
+                self._imported(domain, self._imports[domain].retry(now))
+            case ("connect", str(domain)):
+                self._choose(self._choices[domain].timer_fired(now))
+        return self._take()
+
+    def rows(self) -> dict[str, Mapping[str, Any]]:
+        """Return the state of each foreign domain, as it is listed."""
+        return {
+            name: {
+                "is_linked": name in self._links,
+                "is_known": self._known.get(name, frozenset()) >= each.sends,
+                "is_settled": self._exports[name].is_settled,
+                "filters": sum(one.subscriptions for one in self._exports[name].statuses()),
+                "sent": self._exports[name].sent,
+                "waiting": self._imports[name].waiting,
+                **self._imports[name].counts,
+                "awaited": list(self._table.awaited),
+                "trouble": self._troubles.get(name, ""),
+            }
+            for name, each in self._domains.items()
+        }
+
+    def _take(self) -> list[Output]:
+        outputs, self._outputs = self._outputs, []
+        return outputs

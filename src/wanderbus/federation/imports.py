@@ -1,0 +1,241 @@
+"""Events of one foreign domain for the own one: they are published here, each once and in order (SPEC M-01).
+
+The publisher of an event is the reserved user of the foreign domain; the device is the server that accepted the event
+there and its type, and the number is that server's. So leaders here recognise a repeat as that of any publisher, also
+if another gateway sends it. Events of one server and type are an outbox: one that is refused for now holds back those
+behind it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.broker.messages import LinkClosed, LinkOpened, MessageArrived
+from wanderbus.broker.servers.server_users import domain_user
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import EventId
+from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
+from wanderbus.tokens import TokenBucket
+
+SESSION: Final = "import"
+"""Session, and device, of the foreign domain's user at the broker of the gateway: it publishes, and subscribes to
+nothing."""
+
+SERVERS_MAX: Final = 256
+"""Servers of a foreign domain."""
+
+WAITING_MAX: Final = 4_096
+"""Events of a foreign domain that are not durable here yet. Its servers send no more than their windows, far fewer."""
+
+RETRY_S: Final = 1.0
+"""Pause until events are published again that were refused for now."""
+
+
+class _Waiting(msgspec.Struct):
+    """An event, or a loss, that the foreign domain gets acknowledged in its turn."""
+
+    epoch: int
+    number: int
+    is_done: bool = False
+    publish: protocol.PublishFor | None = None
+    is_published: bool = False
+    """True while it waits for the answer of the broker."""
+
+
+class Imported(msgspec.Struct):
+    """What the caller has to do after a call."""
+
+    for_broker: list[LinkOpened | LinkClosed | MessageArrived] = msgspec.field(default_factory=list)
+    taken: list[EventsTaken] = msgspec.field(default_factory=list)
+    done: int = 0
+    """Messages of the foreign domain that are finished: it may send as many again."""
+    lost: list[EventsLost] = msgspec.field(default_factory=list)
+    retry_at: float | None = None
+    """Time at which :meth:`Imports.retry` is due, if that has to be set."""
+
+
+class Imports:
+    """Publishes the events of a foreign domain through a link of the broker.
+
+    :param domain: the foreign domain
+    :param own: the own domain
+    :param types: types that are received from it
+    :param new_link: returns the number of a link of the broker that is not used yet
+    :param epoch: identifies this life of the gateway; it rises with each
+    :param events_per_s_max: most events a second; None for any number
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        own: str,
+        types: frozenset[str],
+        new_link: Callable[[], int],
+        epoch: int,
+        events_per_s_max: float | None = None,
+    ) -> None:
+        self._domain = domain
+        self._own = own
+        self._types = types
+        self._new_link = new_link
+        self._epoch = epoch
+        self._pace = None if events_per_s_max is None else TokenBucket(events_per_s_max, max(1.0, events_per_s_max))
+        self._waiting: dict[str, deque[_Waiting]] = {}
+        """Events of each server, in order."""
+        self._requests: dict[int, _Waiting] = {}
+        self._unpublished: deque[_Waiting] = deque()
+        """Events that wait for their turn by the rate."""
+        self._last_request = 0
+        self._count = 0
+        self.link: int | None = None
+        """Link of the broker."""
+        self._is_retrying = False
+        self.counts: Counter[str] = Counter()
+        """Events by what became of them: published, repeated, not_received, refused, lost."""
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of events that are not durable here yet."""
+        return self._count
+
+    def received(self, message: EventForwarded | EventsLost, wall_us: int, now: float) -> Imported:
+        """Take an event of the foreign domain; :class:`RemoteProtocolError` if it must not have sent this."""
+        result = Imported()
+        waiting = self._waiting.setdefault(message.server, deque())
+        if len(self._waiting) > SERVERS_MAX or self._count >= WAITING_MAX:
+            raise RemoteProtocolError(f"{self._domain} sends more than it may", None)
+        if waiting and message.number <= waiting[-1].number:
+            raise RemoteProtocolError(f"{self._domain} sends numbers of {message.server} twice", None)
+        one = _Waiting(message.epoch, message.number)
+        waiting.append(one)
+        self._count += 1
+        if isinstance(message, EventsLost):
+            one.is_done = True
+            self.counts["lost"] += message.count
+            result.lost.append(message)
+        elif (publish := self._publish_of(message, wall_us)) is None:
+            one.is_done = True
+            self.counts["not_received"] += 1
+        else:
+            one.publish = publish
+            self._requests[publish.request] = one
+            self._unpublished.append(one)
+            self._go_on(result, now)
+        self._finish(message.server, result)
+        return result
+
+    def answered(self, payload: bytes, now: float) -> Imported:
+        """Take a message of the broker here."""
+        result = Imported()
+        message = protocol.decode_from_broker(payload)
+        if isinstance(message, protocol.PublishAccepted):
+            self._done(message.number, "published", result)
+        elif isinstance(message, protocol.PublishRefused):
+            if message.limit is None:
+                self._done(message.number, "refused", result)
+            elif message.limit == protocol.NUMBER_USED:
+                self._done(message.number, "repeated", result)
+            elif (one := self._requests.get(message.number)) is not None:
+                one.is_published = False
+                self._retry_later(result, now + RETRY_S)
+        return result
+
+    def dropped(self, now: float) -> Imported:
+        """Publish again, after a pause, what waits on a link that the broker has dropped."""
+        result = Imported()
+        self.link = None
+        for one in self._requests.values():
+            one.is_published = False
+        if self._requests:
+            self._retry_later(result, now + RETRY_S)
+        return result
+
+    def retry(self, now: float) -> Imported:
+        """Publish what was refused for now, and what has waited for the rate."""
+        result = Imported()
+        self._is_retrying = False
+        self._unpublished = deque([one for one in self._requests.values() if not one.is_published])
+        self._go_on(result, now)
+        return result
+
+    def end(self) -> Imported:
+        """Forget what waits: the link to the foreign domain is gone, and it sends everything again on the next one."""
+        result = Imported(done=self._count)
+        self._waiting.clear()
+        self._requests.clear()
+        self._unpublished.clear()
+        self._count = 0
+        if self.link is not None:
+            result.for_broker.append(LinkClosed(self.link, f"the link to {self._domain} is closed"))
+            self.link = None
+        return result
+
+    def _publish_of(self, message: EventForwarded, wall_us: int) -> protocol.PublishFor | None:
+        """Return the event as it is published here; None if its type is not received."""
+        identity, encoded = message.id, bytes(message.event)
+        subject = protocol.decode_event(encoded).subject
+        if subject not in self._types:
+            return None
+        self._last_request += 1
+        return protocol.PublishFor(
+            self._last_request,
+            domain_user(self._domain, self._own),
+            device_of(identity, subject),
+            identity.incarnation,
+            identity.number,
+            msgspec.Raw(encoded),
+            wall_us,
+            is_outbox=True,
+        )
+
+    def _go_on(self, result: Imported, now: float) -> None:
+        """Publish as many events as the rate permits."""
+        while self._unpublished:
+            if self._pace is not None and not self._pace.take(now):
+                self._retry_later(result, now + max(self._pace.wait_s(now), 0.01))
+                return
+            one = self._unpublished.popleft()
+            assert one.publish is not None
+            one.is_published = True
+            if self.link is None:
+                self.link = self._new_link()
+                attach = protocol.Attach(self._epoch, SESSION, None, keep=True)
+                user = domain_user(self._domain, self._own)
+                result.for_broker.append(LinkOpened(self.link, user, SESSION, is_server=True))
+                result.for_broker.append(MessageArrived(self.link, protocol.encode(attach)))
+            result.for_broker.append(MessageArrived(self.link, protocol.encode(one.publish)))
+
+    def _retry_later(self, result: Imported, at: float) -> None:
+        if not self._is_retrying:
+            self._is_retrying = True
+            result.retry_at = at
+
+    def _done(self, request: int, kind: str, result: Imported) -> None:
+        if (one := self._requests.pop(request, None)) is None:
+            return
+        one.is_done = True
+        self.counts[kind] += 1
+        for server, waiting in self._waiting.items():
+            if waiting and waiting[0].is_done:
+                self._finish(server, result)
+
+    def _finish(self, server: str, result: Imported) -> None:
+        """Acknowledge the events of a server up to the first that is not durable here."""
+        waiting, last = self._waiting[server], None
+        while waiting and waiting[0].is_done:
+            last = waiting.popleft()
+            self._count -= 1
+            result.done += 1
+        if last is not None:
+            result.taken.append(EventsTaken(server, last.epoch, last.number))
+
+
+def device_of(identity: EventId, subject: str) -> str:
+    """Return the device that publishes an event here: the server that accepted it, and its type."""
+    return f"{identity.origin}/{subject}"
+

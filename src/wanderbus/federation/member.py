@@ -1,0 +1,259 @@
+"""A server's part in the federation of its domain; at a gateway, with all that the gateway does (SPEC M).
+
+::
+
+    broker ──DomesticInterestChanged, SendOnLink──▶ ┌──────────────────┐ ──▶ messages to servers of the own domain
+           ◀─LinkOpened, MessageArrived──────────── │ FederationMember │ ◀──
+                                                    └──────────────────┘ ◀─▶ links to gateways of other domains
+
+A server talks to a gateway on the link that it has opened to it, about interest, and a gateway to a server likewise,
+about circuits; answers use the same link. The gateway that this server is itself needs no link.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
+from wanderbus.channels.interest.messages import FromReceiver, FromSender
+from wanderbus.channels.interest.messages import decode as decode_interest
+from wanderbus.channels.interest.messages import encode as encode_interest
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.federation import circuit_messages
+from wanderbus.federation.circuit_host import CircuitHost
+from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened, InterestSent
+from wanderbus.federation.domestic_interest import DomesticSource, ReceivedTypes, messages_of
+from wanderbus.federation.exports import ToServer
+from wanderbus.federation.gateway import ForeignDomain, Gateway
+from wanderbus.federation.messages import AtForeignLinks, FederationInput, FederationOutput
+from wanderbus.federation.routing_messages import RoutingSettings
+from wanderbus.machine import ClockRead, Output, SetTimer, TimerFired
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+)
+
+_HERE: Final = 0
+"""Number of the link of this server to itself."""
+
+
+class FederationParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server has to know of the federation of its domain."""
+
+    own: str
+    """The own domain."""
+    server: str
+    """This server."""
+    servers: tuple[str, ...]
+    """All servers of the own domain."""
+    gateways: tuple[str, ...]
+    """Those that are gateways, in the order in which they take turns."""
+    domains: tuple[ForeignDomain, ...]
+    routing: RoutingSettings
+
+    @property
+    def received(self) -> frozenset[str]:
+        """Return the types that come from any foreign domain."""
+        return frozenset().union(*(each.receives for each in self.domains))
+
+
+class FederationMember:
+    """The machine; ``step`` works as in every machine.
+
+    :param lineage: returns a subject, its parent and so on up to the top
+    :param new_link: returns the number of a link of the broker that is not used yet
+    :param epoch: identifies this life of the server; it rises with each
+    """
+
+    def __init__(
+        self,
+        parameters: FederationParameters,
+        lineage: Callable[[str], Sequence[str]],
+        new_link: Callable[[], int],
+        *,
+        epoch: int,
+    ) -> None:
+        self._server = parameters.server
+        self._host = CircuitHost(parameters.own, new_link)
+        types = ReceivedTypes(parameters.received, lineage)
+        others = [each for each in parameters.gateways if each != self._server]
+        self._source = DomesticSource(self._server, others, types, epoch)
+        self._gateway: Gateway | None = None
+        if self._server in parameters.gateways:
+            self._gateway = Gateway(
+                parameters.own,
+                self._server,
+                parameters.gateways,
+                parameters.servers,
+                parameters.domains,
+                types,
+                parameters.routing,
+                new_link,
+                _Counter(),
+                epoch,
+            )
+        self._own: dict[str, int] = {}
+        """The link that this server has opened to each other one."""
+        self._outputs: list[FederationOutput] = []
+        self._loop: deque[tuple[bool, CircuitOpened | CircuitMessage | CircuitClosed]] = deque()
+        """Messages between this server and the gateway that it is; true if the gateway is the sender."""
+        self._timer_at: float | None = None
+
+    def start(self, now: float) -> list[FederationOutput]:
+        """Begin."""
+        if self._gateway is not None:
+            self._route(self._gateway.start(now))
+        return self._finish(now)
+
+    def has(self, link: int) -> bool:
+        """Return whether a link of the broker is one of this machine."""
+        return self._host.has(link) or (self._gateway is not None and self._gateway.has(link))
+
+    def rows(self) -> dict[str, Mapping[str, Any]]:
+        """Return the state of each foreign domain; none at a server that is no gateway."""
+        return {} if self._gateway is None else self._gateway.rows()
+
+    def step(self, inputs: Iterable[FederationInput], now: float) -> list[FederationOutput]:
+        """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        gateway = self._gateway
+        for given in inputs:
+            match given:
+                case SendOnLink() | LinkDropped():
+                    self._on_broker(given, now)
+                case ServerMessageReceived():
+                    self._on_message(given, now)
+                case AtForeignLinks(report=report) if gateway is not None:
+                    self._route(gateway.at_foreign_links(report, now))
+                case DomesticInterestChanged():
+                    self._send_interest(self._source.changed(given, now))
+                    if gateway is not None:
+                        self._route(gateway.interest_changed(given, now))
+                case ServerLinkOpened():
+                    self._on_link_opened(given, now)
+                case ServerLinkClosed():
+                    self._on_link_closed(given, now)
+                case ClockRead(wall_us=wall_us) if gateway is not None:
+                    gateway.clock_read(wall_us)
+                case TimerFired(key="repeat"):
+                    self._timer_at = None
+                    self._send_interest(self._source.repeat(now))
+                case TimerFired(key=key) if gateway is not None:
+                    self._route(gateway.timer_fired(key, now))
+            self._go_round(now)
+        return self._finish(now)
+
+    def _on_broker(self, output: SendOnLink | LinkDropped, now: float) -> None:
+        if self._host.has(output.link):
+            link, answer = self._host.answer(output)
+            if link == _HERE:
+                self._loop.append((False, answer))
+            else:
+                self._outputs.append(SendOnServerLink(link, circuit_messages.encode(answer)))
+        elif self._gateway is not None:
+            self._route(self._gateway.from_broker(output, now))
+
+    # Links to servers of the own domain --------------------------------------------------------------------------
+
+    def _on_link_opened(self, opened: ServerLinkOpened, now: float) -> None:
+        server = opened.server
+        if not opened.is_ours:
+            return
+        self._own[server] = opened.link
+        if server in self._source.gateways:
+            self._send_interest(self._source.link_up(server, now))
+        if self._gateway is not None:
+            self._route(self._gateway.server_up(server, now))
+
+    def _on_link_closed(self, closed: ServerLinkClosed, now: float) -> None:
+        server, link = closed.server, closed.link
+        self._outputs += self._host.link_closed(link, closed.reason)
+        if self._own.get(server) == link:
+            del self._own[server]
+            self._source.link_down(server)
+            if self._gateway is not None:
+                self._route(self._gateway.server_down(server, now))
+
+    def _on_message(self, received: ServerMessageReceived, now: float) -> None:
+        server, link = received.server, received.link
+        is_own = self._own.get(server) == link
+        try:
+            message = circuit_messages.decode(received.payload)
+            match message:
+                case InterestSent(payload=payload):
+                    self._on_interest(server, link, decode_interest(payload), is_own=is_own, now=now)
+                case CircuitOpened():
+                    if not is_own:
+                        self._outputs += self._host.take(link, message)
+                case CircuitMessage() | CircuitClosed() if not is_own:
+                    self._outputs += self._host.take(link, message)
+                case CircuitMessage() | CircuitClosed() if self._gateway is not None:
+                    self._route(self._gateway.from_server(server, message, now))
+        except RemoteProtocolError as error:
+            self._outputs.append(CloseServerLink(link, f"{server}: {error}"))
+
+    def _on_interest(
+        self, server: str, link: int, message: FromSender | FromReceiver, *, is_own: bool, now: float
+    ) -> None:
+        if not isinstance(message, FromSender):
+            if is_own:
+                self._send_interest(self._source.receive(server, message, now))
+        elif self._gateway is not None and not is_own:
+            answer, outputs = self._gateway.interest_received(server, message, now)
+            if answer is not None:
+                payload = circuit_messages.encode(InterestSent(encode_interest(answer)))
+                self._outputs.append(SendOnServerLink(link, payload))
+            self._route(outputs)
+
+    def _send_interest(self, outputs: Iterable[Output]) -> None:
+        for each in messages_of(outputs):
+            if link := self._own.get(each.server):
+                payload = circuit_messages.encode(InterestSent(encode_interest(each.message)))
+                self._outputs.append(SendOnServerLink(link, payload))
+
+    # The gateway here ---------------------------------------------------------------------------------------------
+
+    def _route(self, outputs: Iterable[Output]) -> None:
+        """Pass on what the gateway here emits."""
+        for output in outputs:
+            if not isinstance(output, ToServer):
+                self._outputs.append(output)  # type: ignore[arg-type]
+            elif output.server == self._server:
+                self._loop.append((True, output.message))
+            elif link := self._own.get(output.server):
+                self._outputs.append(SendOnServerLink(link, circuit_messages.encode(output.message)))
+
+    def _go_round(self, now: float) -> None:
+        """Deliver the messages between this server and the gateway that it is."""
+        while self._loop:
+            is_from_gateway, message = self._loop.popleft()
+            if is_from_gateway:
+                self._outputs += self._host.take(_HERE, message)
+            elif self._gateway is not None and not isinstance(message, CircuitOpened):
+                self._route(self._gateway.from_server(self._server, message, now))
+
+    def _finish(self, now: float) -> list[FederationOutput]:
+        self._go_round(now)
+        at = self._source.repeat_at()
+        if at is not None and (self._timer_at is None or at < self._timer_at):
+            self._timer_at = at
+            self._outputs.append(SetTimer("repeat", at))
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+
+class _Counter:
+    """Numbers of circuits: each is used once in a life of the gateway."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def __call__(self) -> int:
+        self._last += 1
+        return self._last

@@ -1,0 +1,75 @@
+"""Inputs and outputs of :class:`~wanderbus.federation.member.FederationMember`."""
+
+from __future__ import annotations
+
+from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.signals import ForFederation
+from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    ConnectServer,
+    ConsumedOnServerLink,
+    DisconnectServer,
+    PeerUnreachable,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+    ServerReachable,
+)
+
+
+class AtForeignLinks(Input, frozen=True):
+    """A report of the links to gateways of other domains, whose names are ``DOMAIN/GATEWAY``."""
+
+    report: ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | PeerUnreachable | ServerReachable
+
+
+class ForForeignLinks(Output, frozen=True):
+    """A request to these links."""
+
+    request: ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink | ConsumedOnServerLink
+
+
+class ForeignEventsLost(Output, frozen=True):
+    """``count`` events of a foreign domain's ``server`` are lost, because of ``reason``: of them nobody here hears."""
+
+    domain: str
+    server: str
+    count: int
+    reason: str
+
+
+class ForeignTrouble(Output, frozen=True):
+    """A foreign domain does not work as it should; ``reason`` is a text for people, "" when it works again."""
+
+    domain: str
+    reason: str
+
+
+FederationInput = (
+    ForFederation
+    | SendOnLink
+    | LinkDropped
+    | ServerLinkOpened
+    | ServerLinkClosed
+    | ServerMessageReceived
+    | AtForeignLinks
+    | ClockRead
+    | TimerFired
+)
+"""Inputs: outputs of the broker here, reports of the links to the own domain's servers, and of those to others."""
+
+FederationOutput = (
+    LinkOpened
+    | LinkClosed
+    | MessageArrived
+    | SendOnServerLink
+    | CloseServerLink
+    | ForForeignLinks
+    | ForeignEventsLost
+    | ForeignTrouble
+    | SetTimer
+    | CancelTimer
+)
+"""Outputs: inputs of the broker here, requests to both kinds of links, and reports."""

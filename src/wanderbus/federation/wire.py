@@ -1,0 +1,80 @@
+"""Messages between the gateways of two domains: msgpack arrays whose first item is the kind (SPEC M).
+
+The gateway of the domain that wants events sends its filters. The other one sends the events of its servers, each
+server's in the order in which that server has accepted them, and gets them acknowledged.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from wanderbus.event import EventId, Number
+from wanderbus.limits import EVENT_BYTES_MAX
+from wanderbus.protocol.bases import decoded
+
+NAME_CHARACTERS_MAX: Final = 255
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
+"""Name of a server or of a domain."""
+
+
+class GatewayMessage(msgspec.Struct, frozen=True, array_like=True):
+    """Base of the messages of a gateway."""
+
+
+class EventForwarded(GatewayMessage, frozen=True, tag=1):
+    """An event that ``server`` of the sender's domain has accepted under ``id``.
+
+    ``epoch`` and ``number`` are its place in what that server sends to the receiver's domain.
+    """
+
+    server: Name
+    epoch: Number
+    number: Number
+    id: EventId
+    event: msgspec.Raw
+
+
+class EventsLost(GatewayMessage, frozen=True, tag=2):
+    """``server`` has lost ``count`` events for the receiver's domain, up to this place, because of ``reason``."""
+
+    server: Name
+    epoch: Number
+    number: Number
+    count: Number
+    reason: str
+
+
+class EventsTaken(GatewayMessage, frozen=True, tag=3):
+    """All events of ``server`` up to this place are durable in the sender's domain, or refused there for good."""
+
+    server: Name
+    epoch: Number
+    number: Number
+
+
+class FiltersSent(GatewayMessage, frozen=True, tag=4):
+    """A message about filters, for :mod:`wanderbus.federation.methods`."""
+
+    payload: bytes
+
+
+Message = EventForwarded | EventsLost | EventsTaken | FiltersSent
+
+EVENT_MESSAGE_BYTES_MAX: Final = EVENT_BYTES_MAX + 1024
+"""Largest message with an event."""
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """Return the bytes of ``message``."""
+    return _encoder.encode(message)
+
+
+def decode(payload: bytes) -> Message:
+    """Return the message in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
+    return decoded(_decoder, payload, "a message of a gateway")
