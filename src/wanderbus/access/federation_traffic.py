@@ -11,7 +11,7 @@ from wanderbus.composition import Composition, Part
 from wanderbus.federation.circuit_messages import FEDERATION_PREFIX
 from wanderbus.federation.member import FederationMember
 from wanderbus.federation.messages import AtForeignLinks, FederationInput, FederationOutput, ForForeignLinks
-from wanderbus.machine import ClockRead, Output
+from wanderbus.machine import ClockRead, Output, scoped
 from wanderbus.peers.links import ServerLinks
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -61,7 +61,7 @@ class FederationTraffic:
 
     def start(self, now: float) -> None:
         """Begin; a gateway opens links to other domains."""
-        self._give_outputs(self._member.start(now))
+        self._give_outputs(scoped(FEDERATION.name, self._member.start(now)))
 
     def clock_read(self, given: ClockRead) -> None:
         """Let the part know the wall clock before its next batch."""

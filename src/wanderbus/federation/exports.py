@@ -79,6 +79,9 @@ class ToDomain(Output, frozen=True):
     message: EventForwarded | EventsLost
 
 
+ExportOutput = ToServer | ToDomain | SetTimer
+
+
 class _Circuit(msgspec.Struct):
     """The circuit to one server, and what the foreign domain has not acknowledged of it yet, in order."""
 
@@ -111,7 +114,7 @@ class Exports:
         self._circuits: dict[str, _Circuit] = {}
         self._names: dict[Interest, str] = {}
         self._last_name = 0
-        self._outputs: list[Output] = []
+        self._outputs: list[ExportOutput] = []
         self.sent = 0
         """Events that were sent to the foreign domain."""
 
@@ -124,34 +127,34 @@ class Exports:
         """Return the state of the session at each server."""
         return self._sessions.statuses()
 
-    def begin(self, now: float) -> list[Output]:
+    def begin(self, now: float) -> list[ExportOutput]:
         """Serve the foreign domain, whose filters are known, on a new link."""
         self._is_begun = True
         for server in self._servers:
             self._open(server, now)
         return self._take()
 
-    def end(self, reason: str, now: float) -> list[Output]:
+    def end(self, reason: str, now: float) -> list[ExportOutput]:
         """Close all circuits: the link to the foreign domain is gone, and the servers keep what it has not taken."""
         self._is_begun = False
         for server in list(self._circuits):
             self._close(server, reason, now)
         return self._take()
 
-    def up(self, server: str, now: float) -> list[Output]:
+    def up(self, server: str, now: float) -> list[ExportOutput]:
         """Use a server that can be reached now."""
         self._up.add(server)
         self._open(server, now)
         return self._take()
 
-    def down(self, server: str, now: float) -> list[Output]:
+    def down(self, server: str, now: float) -> list[ExportOutput]:
         """Forget the circuit of a server that cannot be reached any more."""
         self._up.discard(server)
         if (circuit := self._circuits.pop(server, None)) is not None:
             self._step([ServerLinkClosed(circuit.number, server, "the server cannot be reached")], now)
         return self._take()
 
-    def wanted(self, change: InterestChange, now: float) -> list[Output]:
+    def wanted(self, change: InterestChange, now: float) -> list[ExportOutput]:
         """Change the filters of the foreign domain."""
         added = {}
         for each in change.added:
@@ -164,7 +167,7 @@ class Exports:
             self._step([OrderedInterestChanged(added, removed)], now)
         return self._take()
 
-    def from_server(self, server: str, message: CircuitMessage | CircuitClosed, now: float) -> list[Output]:
+    def from_server(self, server: str, message: CircuitMessage | CircuitClosed, now: float) -> list[ExportOutput]:
         """Take a message of a server on the circuit to it."""
         circuit = self._circuits.get(server)
         if circuit is None or circuit.number != message.circuit:
@@ -175,7 +178,7 @@ class Exports:
             self._lost(server, message.reason, now)
         return self._take()
 
-    def taken(self, message: EventsTaken, now: float) -> list[Output]:
+    def taken(self, message: EventsTaken, now: float) -> list[ExportOutput]:
         """Acknowledge at a server what the foreign domain has taken of its events.
 
         Raises :class:`RemoteProtocolError` for events that were not sent.
@@ -191,7 +194,7 @@ class Exports:
         self._acknowledge(message.server, last, now)
         return self._take()
 
-    def timer_fired(self, key: object, now: float) -> list[Output]:
+    def timer_fired(self, key: object, now: float) -> list[ExportOutput]:
         """Take a timer of this part."""
         match key:
             case ("reopen", str(server)):
@@ -200,7 +203,7 @@ class Exports:
                 self._step([TimerFired(inner)], now)
         return self._take()
 
-    def _take(self) -> list[Output]:
+    def _take(self) -> list[ExportOutput]:
         outputs, self._outputs = self._outputs, []
         return outputs
 

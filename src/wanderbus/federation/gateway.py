@@ -21,17 +21,18 @@ from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage
 from wanderbus.federation.domestic_interest import DomesticTable, ReceivedTypes
-from wanderbus.federation.exports import Exports, ToDomain, ToServer
+from wanderbus.federation.exports import ExportOutput, Exports, ToDomain, ToServer
+from wanderbus.federation.filter_routing import FilterRouting
 from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
 from wanderbus.federation.imports import Imported, Imports
-from wanderbus.federation.messages import ForeignEventsLost, ForeignTrouble, ForForeignLinks
-from wanderbus.federation.filter_routing import FilterRouting
+from wanderbus.federation.messages import FederationOutput, ForeignEventsLost, ForeignTrouble, ForForeignLinks
 from wanderbus.federation.routing_messages import (
     DomainLinked,
     DomainMessage,
     DomainUnlinked,
     OwnInterestChanged,
     RoutingFailed,
+    RoutingInput,
     RoutingSettings,
     RoutingSuperseded,
     SendToDomain,
@@ -39,7 +40,7 @@ from wanderbus.federation.routing_messages import (
     WantedKnown,
 )
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken, FiltersSent, decode, encode
-from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.machine import CancelTimer, SetTimer, TimerFired
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConsumedOnServerLink,
@@ -50,6 +51,9 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
     ServerReachable,
 )
+
+GatewayOutput = FederationOutput | ToServer
+"""Outputs: those of the whole, and messages for circuits."""
 
 OfForeignLinks = ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | PeerUnreachable | ServerReachable
 
@@ -124,11 +128,11 @@ class Gateway:
         self._troubles: dict[str, str] = {}
         self._is_placing = False
         self._wall_us = 0
-        self._outputs: list[Output] = []
+        self._outputs: list[GatewayOutput] = []
 
     # Own domain -------------------------------------------------------------------------------------------------
 
-    def start(self, now: float) -> list[Output]:
+    def start(self, now: float) -> list[GatewayOutput]:
         """Begin: this server can reach itself, and opens links if no other gateway comes before it."""
         for each in self._exports.values():
             self._apply(each.domain, each.up(self._name, now))
@@ -142,7 +146,7 @@ class Gateway:
         """Note the wall clock, by which events are received."""
         self._wall_us = wall_us
 
-    def server_up(self, server: str, now: float) -> list[Output]:
+    def server_up(self, server: str, now: float) -> list[GatewayOutput]:
         """Use a server of the own domain that can be reached now."""
         self._up.add(server)
         for each in self._exports.values():
@@ -150,7 +154,7 @@ class Gateway:
         self._take_turn(now)
         return self._take()
 
-    def server_down(self, server: str, now: float) -> list[Output]:
+    def server_down(self, server: str, now: float) -> list[GatewayOutput]:
         """Wait for a server of the own domain that cannot be reached."""
         self._up.discard(server)
         for each in self._exports.values():
@@ -159,14 +163,14 @@ class Gateway:
             self._outputs.append(SetTimer(("turn",), now + SWITCH_S))
         return self._take()
 
-    def interest_changed(self, changed: DomesticInterestChanged, now: float) -> list[Output]:
+    def interest_changed(self, changed: DomesticInterestChanged, now: float) -> list[GatewayOutput]:
         """Take what users of this server want."""
         self._wanted_here(self._table.changed(changed), now)
         return self._take()
 
     def interest_received(
         self, server: str, message: FromSender, now: float
-    ) -> tuple[FromReceiver | None, list[Output]]:
+    ) -> tuple[FromReceiver | None, list[GatewayOutput]]:
         """Take what users of another server want; return the answer to it.
 
         Raises :class:`RemoteProtocolError` for an invalid message.
@@ -179,7 +183,7 @@ class Gateway:
                 self._route([DomainLinked(domain)], now)
         return answer, self._take()
 
-    def from_server(self, server: str, message: CircuitMessage | CircuitClosed, now: float) -> list[Output]:
+    def from_server(self, server: str, message: CircuitMessage | CircuitClosed, now: float) -> list[GatewayOutput]:
         """Take a message of a circuit, whose number tells which foreign domain it is for."""
         for domain, each in self._exports.items():
             self._apply(domain, each.from_server(server, message, now))
@@ -189,12 +193,15 @@ class Gateway:
         """Return whether a link of the broker is one that publishes."""
         return any(each.link == link for each in self._imports.values())
 
-    def from_broker(self, output: SendOnLink | LinkDropped, now: float) -> list[Output]:
+    def from_broker(self, output: SendOnLink | LinkDropped, now: float) -> list[GatewayOutput]:
         """Take an answer of the broker to what was published."""
         for domain, each in self._imports.items():
-            if each.link == output.link:
-                is_answer = isinstance(output, SendOnLink)
-                self._imported(domain, each.answered(output.payload, now) if is_answer else each.dropped(now))
+            if each.link != output.link:
+                continue
+            if isinstance(output, SendOnLink):
+                self._imported(domain, each.answered(output.payload, now))
+            else:
+                self._imported(domain, each.dropped(now))
         return self._take()
 
     def _take_turn(self, now: float) -> None:
@@ -212,7 +219,7 @@ class Gateway:
 
     # Foreign domains ---------------------------------------------------------------------------------------------
 
-    def at_foreign_links(self, report: OfForeignLinks, now: float) -> list[Output]:
+    def at_foreign_links(self, report: OfForeignLinks, now: float) -> list[GatewayOutput]:
         """Take a report of the links to foreign domains."""
         domain = domain_of_link(report.server)
         match report:
@@ -276,7 +283,7 @@ class Gateway:
         self._imported(domain, self._imports[domain].end())
         self._route([DomainUnlinked(domain)], now)
 
-    def _route(self, inputs: Sequence[Input], now: float) -> None:
+    def _route(self, inputs: Sequence[RoutingInput], now: float) -> None:
         """Give inputs to the routing of filters, and carry out what it decides."""
         for output in self._routing.step(inputs, now):
             match output:
@@ -312,7 +319,7 @@ class Gateway:
         self._route([OwnInterestChanged(InterestChange(tuple(self._table.wanted())))], now)
         self._route([DomainLinked(each) for each in self._links], now)
 
-    def _apply(self, domain: str, outputs: Iterable[Output]) -> None:
+    def _apply(self, domain: str, outputs: Iterable[ExportOutput]) -> None:
         """Pass on what the sessions of a foreign domain emit."""
         for output in outputs:
             match output:
@@ -341,8 +348,7 @@ class Gateway:
 
     def _choose(self, several: Iterable[Choice]) -> None:
         for each in several:
-            is_timer = isinstance(each, SetTimer | CancelTimer)
-            self._outputs.append(each if is_timer else ForForeignLinks(each))
+            self._outputs.append(each if isinstance(each, SetTimer | CancelTimer) else ForForeignLinks(each))
 
     def _report(self, domain: str, reason: str) -> None:
         if self._troubles.get(domain, "") != reason:
@@ -351,7 +357,7 @@ class Gateway:
 
     # Timers and status ---------------------------------------------------------------------------------------------
 
-    def timer_fired(self, key: object, now: float) -> list[Output]:
+    def timer_fired(self, key: object, now: float) -> list[GatewayOutput]:
         """Take a timer of the gateway."""
         match key:
             case ("turn",):
@@ -386,6 +392,6 @@ class Gateway:
             for name, each in self._domains.items()
         }
 
-    def _take(self) -> list[Output]:
+    def _take(self) -> list[GatewayOutput]:
         outputs, self._outputs = self._outputs, []
         return outputs

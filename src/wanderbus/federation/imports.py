@@ -238,4 +238,3 @@ class Imports:
 def device_of(identity: EventId, subject: str) -> str:
     """Return the device that publishes an event here: the server that accepted it, and its type."""
     return f"{identity.origin}/{subject}"
-

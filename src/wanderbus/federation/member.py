@@ -28,7 +28,7 @@ from wanderbus.federation.circuit_host import CircuitHost
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened, InterestSent
 from wanderbus.federation.domestic_interest import DomesticSource, ReceivedTypes, messages_of
 from wanderbus.federation.exports import ToServer
-from wanderbus.federation.gateway import ForeignDomain, Gateway
+from wanderbus.federation.gateway import ForeignDomain, Gateway, GatewayOutput
 from wanderbus.federation.messages import AtForeignLinks, FederationInput, FederationOutput
 from wanderbus.federation.routing_messages import RoutingSettings
 from wanderbus.machine import ClockRead, Output, SetTimer, TimerFired
@@ -219,11 +219,11 @@ class FederationMember:
 
     # The gateway here ---------------------------------------------------------------------------------------------
 
-    def _route(self, outputs: Iterable[Output]) -> None:
+    def _route(self, outputs: Iterable[GatewayOutput]) -> None:
         """Pass on what the gateway here emits."""
         for output in outputs:
             if not isinstance(output, ToServer):
-                self._outputs.append(output)  # type: ignore[arg-type]
+                self._outputs.append(output)
             elif output.server == self._server:
                 self._loop.append((True, output.message))
             elif link := self._own.get(output.server):

@@ -58,8 +58,11 @@ class DomainNode(BrokerHost):
     sessions: LeaderSessions
     """Sessions at the other leaders, of the same life as the broker."""
 
-    def __init__(self, world: World, name: str, channels: OwnChannels, config: BrokerConfig) -> None:
-        super().__init__(world, msgspec.structs.replace(config, server=name, domain=DOMAIN), save_s=_SAVE_S)
+    def __init__(
+        self, world: World, name: str, channels: OwnChannels, config: BrokerConfig, *, domain: str = DOMAIN
+    ) -> None:
+        super().__init__(world, msgspec.structs.replace(config, server=name, domain=domain), save_s=_SAVE_S)
+        self.domain = domain
         self.channels = channels
         self.is_fixed = True
         """False if its channels may change when it starts."""
@@ -93,14 +96,18 @@ class DomainNode(BrokerHost):
         )
         self._parts = Composition[Output]()
         self._parts.add(BROKER, self.broker.step, self._route_broker)
-        self._reports = _LinkReports()
+        self._reports = LinkReports()
         links: Any = self._reports
         servers = ServerParts(self.channels.server, links, self.sessions, self.interest)
-        self._traffic = ServerTraffic(self._parts, servers, DOMAIN, handovers=self._make_handovers(state))
+        self._traffic = ServerTraffic(self._parts, servers, self.domain, handovers=self._make_handovers(state))
+        self._add_parts()
         # No order may break a promise; an access server starts its broker first.
         starts = [lambda: self.feed(ServerStarted()), self._request_links]
         for start in starts if epoch % 2 else reversed(starts):
             start()
+
+    def _add_parts(self) -> None:
+        """Add further parts to those of a server of a domain."""
 
     def _make_handovers(self, state: BrokerState) -> SessionHandovers | None:
         """Return what moves sessions to other servers and from them; None moves none."""
@@ -213,24 +220,32 @@ class DomainNode(BrokerHost):
         ends = link.source, link.target
         for each in [one for one in self._server_links.values() if (one.source, one.target) == ends]:
             self.link_closed(each, "replaced")
-        number, server = link.numbers[self.name], link.other(self).name
+        number, server = link.numbers[self.name], self._name_at(link)
         self._server_links[number] = link
         self._note(f"link {number} with {server} opens")
-        self._feed_part(SERVER_LINKS, [ServerLinkOpened(number, server, is_ours=self is link.source)])
+        self._feed_part(self._part_of(link), [ServerLinkOpened(number, server, is_ours=self is link.source)])
 
     def link_closed(self, link: DomainLink, reason: str) -> bool:
         """Report a closed link; return False if that is known already."""
         number = link.numbers[self.name]
         if self._server_links.pop(number, None) is None:
             return False
-        self._feed_part(SERVER_LINKS, [ServerLinkClosed(number, link.other(self).name, reason)])
+        self._feed_part(self._part_of(link), [ServerLinkClosed(number, self._name_at(link), reason)])
         return True
 
     def arrived(self, link: DomainLink, payloads: Sequence[bytes]) -> None:
         """Take messages of the other side of a link."""
-        number, server = link.numbers[self.name], link.other(self).name
+        number, server = link.numbers[self.name], self._name_at(link)
         if number in self._server_links:
-            self._feed_part(SERVER_LINKS, [ServerMessageReceived(number, server, each) for each in payloads])
+            self._feed_part(self._part_of(link), [ServerMessageReceived(number, server, each) for each in payloads])
+
+    def _part_of(self, link: DomainLink) -> Any:
+        """Return the part that takes the reports of a link."""
+        return SERVER_LINKS
+
+    def _name_at(self, link: DomainLink) -> str:
+        """Return the name of the server at the other end of a link."""
+        return link.other(self).name
 
     def datagram_arrived(self, data: bytes) -> None:
         """Take a datagram of the multicast group."""
@@ -298,7 +313,7 @@ class DomainNode(BrokerHost):
                 yield f"{self.name} has consumed {left} messages of a link too few"
 
 
-class _LinkReports:
+class LinkReports:
     """In place of the links between servers: passes reports on, and requests to the world."""
 
     def __init__(self) -> None:

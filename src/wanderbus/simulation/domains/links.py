@@ -21,9 +21,13 @@ RETRY_S_MAX: Final = 1.0
 class DomainLink:
     """A link that ``source`` has opened to ``target``; each side has its own number for it."""
 
-    def __init__(self, world: World, source: DomainNode, target: DomainNode, delay_s: float) -> None:
+    def __init__(
+        self, world: World, source: DomainNode, target: DomainNode, delay_s: float, ends: tuple[str, str]
+    ) -> None:
         self.source = source
         self.target = target
+        self.ends = ends
+        """Names of source and target, as the links know them."""
         self.numbers = {source.name: source.next_link(), target.name: target.next_link()}
         self._directions = {
             source.name: WireDirection(world, delay_s, lambda payloads: target.arrived(self, payloads)),
@@ -56,10 +60,19 @@ class DomainLinks:
         self._links: dict[tuple[str, str], DomainLink] = {}
         """The newest link from each server to each other one."""
         self._pending: set[tuple[str, str]] = set()
+        self._unwanted: set[tuple[str, str]] = set()
+        """Links that their sources have wanted, and do not any more."""
 
     def watch(self, source: str, target: str) -> None:
         """Open a link soon, and open it again whenever it is closed."""
+        self._unwanted.discard((source, target))
         self._request(source, target, at_once=not self._nodes[source].crashes)
+
+    def unwatch(self, source: str, target: str) -> None:
+        """Close a link that its source no longer wants, or stop opening it."""
+        self._unwanted.add((source, target))
+        if (link := self._links.pop((source, target), None)) is not None:
+            self.break_link(link, self._nodes[source])
 
     def partition(self, sides: Mapping[str, int]) -> None:
         """Break the links between servers of different sides; with no sides all can be reached."""
@@ -101,6 +114,8 @@ class DomainLinks:
 
     def _try(self, source: str, target: str) -> None:
         self._pending.discard((source, target))
+        if (source, target) in self._unwanted:
+            return
         if self._may_open(source, target):
             self._open(source, target)
         elif self._nodes[source].alive:  # otherwise it requests the link when it starts
@@ -109,11 +124,11 @@ class DomainLinks:
     def _open(self, source: str, target: str) -> None:
         one, other = self._nodes[source], self._nodes[target]
         delay_s = self._world.random.uniform(0.0005, self.delay_s_max)
-        link = self._links[source, target] = DomainLink(self._world, one, other, delay_s)
+        link = self._links[source, target] = DomainLink(self._world, one, other, delay_s, (source, target))
         other.link_opened(link)
         one.link_opened(link)
 
     def _notice(self, link: DomainLink, node: DomainNode) -> None:
         """Report a broken link to one of its servers; the source requests the next one, unless it has crashed."""
         if node.link_closed(link, "it failed") and node is link.source:
-            self._request(link.source.name, link.target.name)
+            self._request(*link.ends)

@@ -1,0 +1,1 @@
+"""Simulated domains that share events."""

@@ -1,0 +1,104 @@
+"""Simulated server of a domain that shares events with others; some are gateways, with links to foreign ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wanderbus import protocol
+from wanderbus.access.federation_traffic import FIRST_CIRCUIT, FOREIGN_LINKS, FederationParts, FederationTraffic
+from wanderbus.broker.messages import LinkDropped, SendOnLink
+from wanderbus.broker.signals import BrokerOutput, ForFederation
+from wanderbus.federation.gateway_choice import link_name
+from wanderbus.federation.member import FederationMember, FederationParameters
+from wanderbus.federation.messages import ForeignEventsLost
+from wanderbus.machine import Input, Output
+from wanderbus.peers.messages import ConnectServer, DisconnectServer
+from wanderbus.simulation.domains.domain_node import DomainNode, LinkReports
+from wanderbus.simulation.domains.links import DomainLink, DomainLinks
+
+
+class FederatedNode(DomainNode):
+    """A server which has a part in the federation of its domain; names of servers differ in all domains."""
+
+    foreign_links: DomainLinks
+    """The links between gateways of different domains, which the scenario sets."""
+    parameters: FederationParameters
+    """What it knows of the federation, which the scenario sets."""
+    lost: list[ForeignEventsLost]
+    """Losses that foreign domains have reported."""
+
+    @property
+    def gateway_name(self) -> str:
+        """Return the name of this server among the gateways of all domains."""
+        return link_name(self.domain, self.name)
+
+    def _add_parts(self) -> None:
+        self.lost = []
+        circuits = iter(range(FIRST_CIRCUIT, FIRST_CIRCUIT + 10**9))
+        self.member = FederationMember(
+            self.parameters, self.channels.lineage, circuits.__next__, epoch=self.storage.lives
+        )
+        self._foreign_reports = LinkReports()
+        links: Any = self._foreign_reports if self.name in self.parameters.gateways else None
+        self._federation = FederationTraffic(self._parts, FederationParts(self.member, links), self._traffic)
+
+    def _request_links(self) -> None:
+        super()._request_links()
+        self._federation.start(self._world.now)
+        self._run()
+
+    def _route_broker(self, outputs: list[BrokerOutput], now: float) -> None:
+        others: list[BrokerOutput] = []
+        for_federation: list[SendOnLink | LinkDropped | ForFederation] = []
+        for output in outputs:
+            match output:
+                case SendOnLink(link=link, payload=payload) if link >= FIRST_CIRCUIT:
+                    self._check_durable(protocol.decode_from_broker(payload))
+                    for_federation.append(output)
+                case LinkDropped(link=link) if link >= FIRST_CIRCUIT:
+                    for_federation.append(output)
+                case _ if isinstance(output, ForFederation):
+                    for_federation.append(output)
+                case _:
+                    others.append(output)
+        super()._route_broker(others, now)
+        self._federation.give_broker_outputs(for_federation)
+
+    def _perform(self, output: Input | Output) -> None:
+        match output:
+            case ConnectServer(server=server) if "/" in server:
+                self.foreign_links.watch(self.gateway_name, server)
+            case DisconnectServer(server=server):
+                self.foreign_links.unwatch(self.gateway_name, server)
+            case ForeignEventsLost():
+                self.lost.append(output)
+            case _:
+                super()._perform(output)
+
+    def crash(self, *, lose_rows: bool) -> None:
+        """Lose power, and with it every link; the state file may be lost too."""
+        super().crash(lose_rows=lose_rows)
+        self.foreign_links.server_crashed(self)
+
+    def _part_of(self, link: DomainLink) -> Any:
+        return FOREIGN_LINKS if self._is_foreign(link) else super()._part_of(link)
+
+    def _name_at(self, link: DomainLink) -> str:
+        other = link.other(self)
+        return link_name(other.domain, other.name) if self._is_foreign(link) else other.name
+
+    def _is_foreign(self, link: DomainLink) -> bool:
+        return link.source.domain != link.target.domain
+
+    def check_nothing_waits(self) -> Iterator[str]:
+        """Yield what is still on its way though all is quiet."""
+        yield from super().check_nothing_waits()
+        for domain, row in self.member.rows().items():
+            if row["waiting"]:
+                yield f"{self.name} has {row['waiting']} events of {domain} that are not durable"
+            if row["awaited"]:
+                yield f"{self.name} waits for the interest of {row['awaited']}"
+        for link in self._server_links:
+            if left := self._foreign_reports.unconsumed[link]:
+                yield f"{self.name} has consumed {left} messages of a foreign link too few"
