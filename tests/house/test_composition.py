@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path("src/wanderbus")
 ROOMS = (
-    *("broker", "client/machine", "datachannel", "access", "peers", "filters", "matching"),
+    *("broker", "client/machine", "datachannel", "access", "peers", "federation", "filters", "matching"),
     *("mobility", "protocol", "relay", "rudp", "sip", "tcp"),
 )
 STARTS = {"step", "start"}

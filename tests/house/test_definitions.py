@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path("src/wanderbus")
 ROOMS = (
-    *("broker", "client/machine", "datachannel", "access", "peers", "filters", "matching", "patterns"),
+    *("broker", "client/machine", "datachannel", "access", "peers", "federation", "filters", "matching", "patterns"),
     *("mobility", "relay", "rudp", "sip", "tcp"),
 )
 DEFINITIONS = {"Struct", "Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "NamedTuple", "TypedDict", "Input", "Output"}

@@ -136,7 +136,7 @@ MODULES_OF_PUB_MAX = {"wanderbus": 170, "cryptography": 38}
 
 NOT_FOR_PUB = ("cryptography.x509", "rich", "wanderbus.client.operator", "wanderbus.runtime.log")
 
-NOT_FOR_AN_AGENT = ("access", "broker", "matching", "peers", "relay", "server", "simulation")
+NOT_FOR_AN_AGENT = ("access", "broker", "federation", "matching", "peers", "relay", "server", "simulation")
 
 
 def loaded_after(statement: str) -> set[str]:

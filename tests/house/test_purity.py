@@ -25,6 +25,7 @@ PURE = {
     "client/machine",
     "access",
     "peers",
+    "federation",
 }
 
 WORLD = {

@@ -1,0 +1,132 @@
+"""Tests of events that cross from domain to domain, with real brokers and gateways (SPEC M-01, M-02, S-01)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.federation.domains import Domains, received
+
+THREE = {"alpha": ["a1", "a2"], "beta": ["b1"], "gamma": ["g1", "g2"]}
+
+
+@pytest.mark.parametrize("decentralised", [(), ("alpha",), ("beta", "gamma"), ("alpha", "beta", "gamma")])
+def test_an_event_reaches_who_wants_it_in_every_domain_once_and_in_order(decentralised: tuple[str, ...]) -> None:
+    domains = Domains(THREE, decentralised=decentralised)
+    readers = [domains.subscriber(server, f"reader-{server}", "T", "x > 2") for server in ("a1", "a2", "b1", "g1", "g2")]
+    publisher = domains.device("a2", "publisher")
+    domains.publish(publisher, *range(10))
+    assert [received(each) for each in readers] == [list(range(3, 10))] * 5
+    assert domains.problems() == []
+
+
+def test_only_what_is_wanted_crosses() -> None:
+    domains = Domains(THREE)
+    domains.subscriber("b1", "reader", "T", "x == 3")
+    domains.publish(domains.device("a1", "publisher"), *range(10))
+    rows = domains.nodes["a1"].member.rows()
+    assert (rows["beta"]["sent"], rows["gamma"]["sent"]) == (1, 0)
+    assert domains.nodes["b1"].member.rows()["alpha"]["published"] == 1
+
+
+def test_an_event_of_one_domain_is_not_passed_on_by_another() -> None:
+    domains = Domains(THREE)
+    for server in ("a1", "b1", "g1"):
+        domains.subscriber(server, f"reader-{server}")
+    domains.publish(domains.device("b1", "publisher"), 1)
+    sent = {name: [row["sent"] for row in domains.nodes[name].member.rows().values()] for name in ("a1", "b1", "g1")}
+    assert sent == {"a1": [0, 0], "b1": [1, 1], "g1": [0, 0]}
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        {("alpha", "beta"): frozenset({"U"}), ("beta", "alpha"): frozenset({"T"})},
+        {},
+    ],
+)
+def test_a_type_that_is_not_shared_does_not_cross(shared: dict[tuple[str, str], frozenset[str]]) -> None:
+    domains = Domains({"alpha": ["a1"], "beta": ["b1"]}, shared=shared)
+    reader = domains.subscriber("b1", "reader", "*")
+    domains.publish(domains.device("a1", "publisher"), 1, 2)
+    assert received(reader) == []
+    assert domains.problems() == []
+
+
+def test_a_subscription_to_a_parent_gets_the_shared_types_below_it() -> None:
+    shared = {("alpha", "beta"): frozenset({"T"})}
+    domains = Domains({"alpha": ["a1"], "beta": ["b1", "b2"]}, shared=shared, parents={"T": "Top", "U": "Top"})
+    readers = [domains.subscriber("b2", "reader", "Top"), domains.subscriber("b1", "other", "*")]
+    publisher = domains.device("a1", "publisher")
+    domains.publish(publisher, 1, subject="T")
+    domains.publish(publisher, 2, subject="U")
+    assert [received(each) for each in readers] == [[1], [1]]
+
+
+def test_a_child_of_a_shared_type_stays_at_home() -> None:
+    shared = {("alpha", "beta"): frozenset({"T"})}
+    domains = Domains({"alpha": ["a1"], "beta": ["b1"]}, shared=shared, parents={"Child": "T"})
+    reader = domains.subscriber("b1", "reader", "T")
+    publisher = domains.device("a1", "publisher")
+    domains.publish(publisher, 1, subject="Child")
+    domains.publish(publisher, 2, 3, subject="T")
+    domains.publish(publisher, 4, subject="Child")
+    assert received(reader) == [2, 3]
+    assert domains.nodes["a1"].member.rows()["beta"]["sent"] == 2
+    session = domains.nodes["a1"].broker.state.sessions_of("sip:beta@domains.alpha")[0]
+    assert session.waiting == 0
+
+
+def test_interest_goes_with_the_last_subscription() -> None:
+    domains = Domains({"alpha": ["a1", "a2"], "beta": ["b1"]})
+    reader = domains.subscriber("b1", "reader")
+    assert domains.nodes["a1"].member.rows()["beta"]["filters"] == 2
+    reader.unsubscribe_all()
+    domains.wait()
+    assert domains.nodes["a1"].member.rows()["beta"]["filters"] == 0
+    domains.publish(domains.device("a2", "publisher"), 1)
+    assert domains.nodes["a1"].member.rows()["beta"]["sent"] == 0
+
+
+def test_events_wait_while_a_domain_is_away() -> None:
+    domains = Domains({"alpha": ["a1"], "beta": ["b1"]})
+    reader, publisher = domains.subscriber("b1", "reader"), domains.device("a1", "publisher")
+    domains.foreign_links.partition({"alpha/a1": 1})
+    domains.publish(publisher, *range(20))
+    assert received(reader) == []
+    domains.foreign_links.partition({})
+    domains.wait()
+    assert received(reader) == list(range(20))
+
+
+@pytest.mark.parametrize("server", ["a1", "b1"])
+def test_a_gateway_that_crashes_loses_and_repeats_nothing(server: str) -> None:
+    domains = Domains({"alpha": ["a1", "a2"], "beta": ["b1", "b2"]})
+    reader, publisher = domains.subscriber("b2", "reader"), domains.device("a2", "publisher")
+    for number in range(0, 40, 4):
+        for one in range(number, number + 4):
+            domains.world.after(one / 50, lambda one=one: domains.publish_soon(publisher, one))  # type: ignore[misc]
+    domains.wait(0.4)
+    domains.nodes[server].crash(lose_rows=False)
+    domains.wait(1.0)
+    domains.nodes[server].start()
+    domains.wait(60.0)
+    assert received(reader) == list(range(40))
+    assert domains.problems() == []
+
+
+def test_the_next_gateway_takes_over() -> None:
+    gateways = {"alpha": ["a1", "a2"], "beta": ["b1", "b2"]}
+    domains = Domains({"alpha": ["a1", "a2", "a3"], "beta": ["b1", "b2", "b3"]}, gateways=gateways)
+    reader, publisher = domains.subscriber("b3", "reader"), domains.device("a3", "publisher")
+    domains.publish(publisher, 1, 2)
+    for server in ("a1", "b1"):
+        domains.nodes[server].crash(lose_rows=False)
+    domains.publish(publisher, 3, 4)
+    assert domains.nodes["b2"].member.rows()["alpha"]["is_linked"]
+    for server in ("a1", "b1"):
+        domains.nodes[server].start()
+    domains.wait()
+    domains.publish(publisher, 5, 6)
+    domains.wait(60.0)
+    assert received(reader) == [1, 2, 3, 4, 5, 6]
+    assert domains.problems() == []

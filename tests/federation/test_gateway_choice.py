@@ -1,0 +1,58 @@
+"""Tests of the choice of gateways that keep the link between two domains (decision 0161)."""
+
+from __future__ import annotations
+
+from wanderbus.federation.gateway_choice import SWITCH_S, GatewayChoice, domain_of_link, link_name
+from wanderbus.machine import CancelTimer, SetTimer
+from wanderbus.peers.messages import ConnectServer, DisconnectServer
+
+TIMER = ("connect", "beta")
+
+
+def test_the_name_of_a_gateway_tells_its_domain() -> None:
+    assert domain_of_link(link_name("beta.example", "b1")) == "beta.example"
+
+
+def test_the_first_gateway_of_a_domain_is_tried_first() -> None:
+    choice = GatewayChoice("beta", ["beta/b1", "beta/b2"])
+    assert choice.start(10.0) == [ConnectServer("beta/b1"), SetTimer(TIMER, 10.0 + SWITCH_S)]
+    assert choice.start(11.0) == []
+
+
+def test_a_gateway_that_stays_away_gives_way_to_the_next_one() -> None:
+    choice = GatewayChoice("beta", ["beta/b1", "beta/b2"])
+    choice.start(0.0)
+    second = choice.timer_fired(3.0)
+    assert second == [DisconnectServer("beta/b1"), ConnectServer("beta/b2"), SetTimer(TIMER, 3.0 + SWITCH_S)]
+    assert choice.timer_fired(6.0)[1] == ConnectServer("beta/b1")
+
+
+def test_the_only_gateway_of_a_domain_is_never_given_up() -> None:
+    choice = GatewayChoice("beta", ["beta/b1"])
+    choice.start(0.0)
+    assert DisconnectServer("beta/b1") not in choice.timer_fired(3.0)
+
+
+def test_a_gateway_that_was_reached_is_kept() -> None:
+    choice = GatewayChoice("beta", ["beta/b1", "beta/b2"])
+    choice.start(0.0)
+    assert choice.opened("beta/b1") == [CancelTimer(TIMER)]
+    assert choice.timer_fired(3.0) == []
+    assert choice.closed("beta/b1", 5.0) == [SetTimer(TIMER, 5.0 + SWITCH_S)]
+    assert choice.timer_fired(8.0)[1] == ConnectServer("beta/b2")
+
+
+def test_links_of_other_gateways_change_nothing() -> None:
+    choice = GatewayChoice("beta", ["beta/b1", "beta/b2"])
+    choice.start(0.0)
+    assert choice.opened("beta/b2") == []
+    assert choice.closed("beta/b2", 1.0) == []
+
+
+def test_a_gateway_that_is_not_in_turn_keeps_no_link() -> None:
+    choice = GatewayChoice("beta", ["beta/b1"])
+    assert choice.stop() == []
+    choice.start(0.0)
+    assert choice.stop() == [DisconnectServer("beta/b1"), CancelTimer(TIMER)]
+    assert choice.timer_fired(3.0) == []
+    assert choice.start(4.0)[0] == ConnectServer("beta/b1")
