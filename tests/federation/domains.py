@@ -10,8 +10,7 @@ from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.event import Event
-from wanderbus.federation.gateway import ForeignDomain
-from wanderbus.federation.member import FederationParameters
+from wanderbus.federation.parameters import FederationParameters, ForeignDomain
 from wanderbus.federation.routing_messages import Method, Neighbour, RoutingSettings
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.domain_device import DomainDevice
@@ -141,5 +140,3 @@ def _channels(name: str, servers: Sequence[str], parents: Mapping[str, str], *, 
         )
     others = [each for each in servers if each != name]
     return OwnChannels(directory, name, lambda subject: merging, decentralised, others, b"1")
-
-

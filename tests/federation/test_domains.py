@@ -12,7 +12,9 @@ THREE = {"alpha": ["a1", "a2"], "beta": ["b1"], "gamma": ["g1", "g2"]}
 @pytest.mark.parametrize("decentralised", [(), ("alpha",), ("beta", "gamma"), ("alpha", "beta", "gamma")])
 def test_an_event_reaches_who_wants_it_in_every_domain_once_and_in_order(decentralised: tuple[str, ...]) -> None:
     domains = Domains(THREE, decentralised=decentralised)
-    readers = [domains.subscriber(server, f"reader-{server}", "T", "x > 2") for server in ("a1", "a2", "b1", "g1", "g2")]
+    readers = [
+        domains.subscriber(server, f"reader-{server}", "T", "x > 2") for server in ("a1", "a2", "b1", "g1", "g2")
+    ]
     publisher = domains.device("a2", "publisher")
     domains.publish(publisher, *range(10))
     assert [received(each) for each in readers] == [list(range(3, 10))] * 5

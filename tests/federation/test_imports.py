@@ -11,7 +11,8 @@ from wanderbus import protocol
 from wanderbus.broker.messages import LinkClosed, LinkOpened, MessageArrived
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId
-from wanderbus.federation.imports import RETRY_S, WAITING_MAX, Imported, Imports
+from wanderbus.federation.imported import Imported
+from wanderbus.federation.imports import RETRY_S, WAITING_MAX, Imports
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
 
 LINK = 500
@@ -111,7 +112,7 @@ def test_a_link_that_the_broker_drops_is_opened_again() -> None:
     assert [each.number for each in published(again)] == [101]
 
 
-def test_what_waits_is_forgotten_with_the_link_to_the_foreign_domain() -> None:
+def test_waiting_events_are_forgotten_with_the_link_to_the_foreign_domain() -> None:
     one = imports()
     one.received(event(1), WALL_US, 0.0)
     ended = one.end()

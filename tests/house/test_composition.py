@@ -16,8 +16,11 @@ ROOMS = (
 STARTS = {"step", "start"}
 """Methods of a machine that its owner calls, and that may run the worklist."""
 
-AROUND_ONE_PART = {"broker/servers/decentralised_events.py", "rudp/handshake.py"}
-"""Machines around a single part, whose outputs cause nothing further."""
+AROUND_ONE_PART = {
+    *("broker/servers/decentralised_events.py", "rudp/handshake.py"),
+    *("federation/exports.py", "federation/gateway.py"),
+}
+"""Machines around a single part, whose outputs cause nothing further, or only for the time after them."""
 
 SETTING = {"broker/core.py", "rudp/connection.py", "rudp/sending.py", "tcp/connection.py"}
 """Files that set attributes of their objects. Do not add any."""

@@ -23,7 +23,8 @@ import msgspec
 
 from wanderbus.access.baseline import ECI_SOCKET, Baseline
 from wanderbus.access.device_signalling import DeviceSignalling
-from wanderbus.access.federation_traffic import FOREIGN_LINKS, FOREIGN_SOCKET, FederationParts, FederationTraffic
+from wanderbus.access.federation_parts import FOREIGN_LINKS, FOREIGN_SOCKET, FederationParts
+from wanderbus.access.federation_traffic import FederationTraffic
 from wanderbus.access.link_traffic import LinkTraffic, consumed_units
 from wanderbus.access.messages import DevicesRestored
 from wanderbus.access.parts import BASELINE, TRANSPORTS, USER_AGENT

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any
 
+from wanderbus.access.federation_parts import FEDERATION, FOREIGN_LINKS, FederationParts
 from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.signals import BrokerInput, ForFederation
-from wanderbus.composition import Composition, Part
+from wanderbus.composition import Composition
 from wanderbus.federation.circuit_messages import FEDERATION_PREFIX
-from wanderbus.federation.member import FederationMember
 from wanderbus.federation.messages import AtForeignLinks, FederationInput, FederationOutput, ForForeignLinks
 from wanderbus.machine import ClockRead, Output, scoped
-from wanderbus.peers.links import ServerLinks
 from wanderbus.peers.messages import (
     CloseServerLink,
     PeerUnreachable,
@@ -26,22 +25,6 @@ from wanderbus.peers.messages import (
 )
 from wanderbus.peers.parts import BROKER, SERVER_LINKS
 from wanderbus.peers.server_traffic import ServerTraffic
-
-FIRST_CIRCUIT: Final = 2**49
-"""Number of the first link of the broker that the federation opens: no link between servers has so high a number."""
-
-FEDERATION: Final = Part[FederationInput, FederationOutput]("federation")
-FOREIGN_LINKS: Final = Part[ServerLinksInput, ServerLinksOutput]("gateways")
-
-FOREIGN_SOCKET: Final = FOREIGN_LINKS.name
-"""Socket of the links to gateways of other domains."""
-
-
-class FederationParts(NamedTuple):
-    """What a server has for the federation of its domain; ``links`` to other domains only if it is a gateway."""
-
-    member: FederationMember
-    links: ServerLinks | None = None
 
 
 class FederationTraffic:

@@ -11,7 +11,8 @@ import msgspec
 
 from wanderbus.access.device_session import DeviceSession
 from wanderbus.access.device_signalling import DeviceSignalling
-from wanderbus.access.federation_traffic import FIRST_CIRCUIT, FederationTraffic
+from wanderbus.access.federation_parts import FIRST_CIRCUIT
+from wanderbus.access.federation_traffic import FederationTraffic
 from wanderbus.access.messages import BaselineOutput
 from wanderbus.access.parts import BASELINE, TRANSPORTS
 from wanderbus.access.session_table import SessionTable

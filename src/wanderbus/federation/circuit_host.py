@@ -8,21 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.servers.server_users import domain_user
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened
+from wanderbus.federation.circuits import HostedCircuit
 
 DEVICE = "domain"
 """Device of a foreign domain's session: one gateway after the other reads it."""
-
-
-class Circuit(msgspec.Struct, frozen=True):
-    """A circuit: the link between servers that it uses, 0 for the gateway here, and its number there."""
-
-    peer_link: int
-    number: int
 
 
 class CircuitHost:
@@ -35,8 +27,8 @@ class CircuitHost:
     def __init__(self, domain: str, new_link: Callable[[], int]) -> None:
         self._domain = domain
         self._new_link = new_link
-        self._links: dict[Circuit, int] = {}
-        self._circuits: dict[int, Circuit] = {}
+        self._links: dict[HostedCircuit, int] = {}
+        self._circuits: dict[int, HostedCircuit] = {}
 
     def has(self, link: int) -> bool:
         """Return whether a link of the broker is that of a circuit."""
@@ -46,7 +38,7 @@ class CircuitHost:
         self, peer_link: int, message: CircuitOpened | CircuitMessage | CircuitClosed
     ) -> Sequence[LinkOpened | LinkClosed | MessageArrived]:
         """Take a message of a gateway; return the inputs of the broker."""
-        circuit = Circuit(peer_link, message.circuit)
+        circuit = HostedCircuit(peer_link, message.circuit)
         match message:
             case CircuitOpened(domain=domain) if circuit not in self._links:
                 link = self._links[circuit] = self._new_link()
@@ -70,7 +62,7 @@ class CircuitHost:
         del self._circuits[output.link], self._links[circuit]
         return circuit.peer_link, CircuitClosed(circuit.number, output.reason)
 
-    def _close(self, circuits: Sequence[Circuit], reason: str) -> list[LinkClosed]:
+    def _close(self, circuits: Sequence[HostedCircuit], reason: str) -> list[LinkClosed]:
         closed = []
         for circuit in circuits:
             if (link := self._links.pop(circuit, None)) is not None:

@@ -8,9 +8,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -21,6 +20,8 @@ from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.merging import Merging
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened
+from wanderbus.federation.circuits import ExportCircuit, SentPlace
+from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
 from wanderbus.filters.merging import filter_of
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
@@ -58,37 +59,6 @@ class _EveryServer:
         return self._servers
 
 
-class _Sent(NamedTuple):
-    """A place up to which the foreign domain has something to acknowledge, unless it ``is_skipped``."""
-
-    epoch: int
-    number: int
-    is_skipped: bool
-
-
-class ToServer(Output, frozen=True):
-    """Send a message to a server of the own domain."""
-
-    server: str
-    message: CircuitOpened | CircuitMessage | CircuitClosed
-
-
-class ToDomain(Output, frozen=True):
-    """Send a message to the gateway of the foreign domain."""
-
-    message: EventForwarded | EventsLost
-
-
-ExportOutput = ToServer | ToDomain | SetTimer
-
-
-class _Circuit(msgspec.Struct):
-    """The circuit to one server, and what the foreign domain has not acknowledged of it yet, in order."""
-
-    number: int
-    unacknowledged: deque[_Sent] = msgspec.field(default_factory=deque)
-
-
 class Exports:
     """The sessions of one foreign domain at all servers of the own one.
 
@@ -111,7 +81,7 @@ class Exports:
         self._servers = tuple(servers)
         self._up: set[str] = set()
         self._is_begun = False
-        self._circuits: dict[str, _Circuit] = {}
+        self._circuits: dict[str, ExportCircuit] = {}
         self._names: dict[Interest, str] = {}
         self._last_name = 0
         self._outputs: list[ExportOutput] = []
@@ -210,7 +180,7 @@ class Exports:
     def _open(self, server: str, now: float) -> None:
         if not self._is_begun or server not in self._up or server in self._circuits:
             return
-        circuit = self._circuits[server] = _Circuit(self._new_circuit())
+        circuit = self._circuits[server] = ExportCircuit(self._new_circuit())
         self._outputs.append(ToServer(server, CircuitOpened(circuit.number, self.domain)))
         self._step([ServerLinkOpened(circuit.number, server, is_ours=True)], now)
 
@@ -225,7 +195,7 @@ class Exports:
         self._step([ServerLinkClosed(circuit.number, server, reason)], now)
         self._outputs.append(SetTimer(("reopen", server), now + REOPEN_S))
 
-    def _acknowledge(self, server: str, sent: _Sent | None, now: float) -> None:
+    def _acknowledge(self, server: str, sent: SentPlace | None, now: float) -> None:
         if sent is not None:
             self._step([ArrivalsTaken(server, sent.epoch, sent.number)], now)
 
@@ -244,10 +214,10 @@ class Exports:
                     self._forward(output, now)
                 case LeaderEventsLost(leader=server, epoch=epoch, number=last, count=count, reason=reason):
                     if (circuit := self._circuits.get(server)) is not None:
-                        circuit.unacknowledged.append(_Sent(epoch, last, is_skipped=False))
+                        circuit.unacknowledged.append(SentPlace(epoch, last, is_skipped=False))
                         self._outputs.append(ToDomain(EventsLost(server, epoch, last, count, reason)))
                 case ArrivalsRewound(leader=server, epoch=epoch, number=number):
-                    self._acknowledge(server, _Sent(epoch, number, is_skipped=True), now)
+                    self._acknowledge(server, SentPlace(epoch, number, is_skipped=True), now)
                 case SetTimer(key=key, at=at):
                     self._outputs.append(SetTimer(("sessions", key), at))
                 case _:
@@ -259,7 +229,7 @@ class Exports:
         if (circuit := self._circuits.get(server)) is None:
             return
         is_skipped = arrived.event.subject not in self._types
-        sent = _Sent(arrived.epoch, arrived.number, is_skipped)
+        sent = SentPlace(arrived.epoch, arrived.number, is_skipped)
         if is_skipped and not circuit.unacknowledged:
             self._acknowledge(server, sent, now)
             return

@@ -13,19 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage
 from wanderbus.federation.domestic_interest import DomesticTable, ReceivedTypes
-from wanderbus.federation.exports import ExportOutput, Exports, ToDomain, ToServer
+from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
+from wanderbus.federation.exports import Exports
 from wanderbus.federation.filter_routing import FilterRouting
 from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
-from wanderbus.federation.imports import Imported, Imports
+from wanderbus.federation.imported import Imported
+from wanderbus.federation.imports import Imports
 from wanderbus.federation.messages import FederationOutput, ForeignEventsLost, ForeignTrouble, ForForeignLinks
+from wanderbus.federation.parameters import ForeignDomain
 from wanderbus.federation.routing_messages import (
     DomainLinked,
     DomainMessage,
@@ -59,18 +60,6 @@ OfForeignLinks = ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | P
 
 TURN_S: Final = 0.01
 """Pause between two turns of a change that takes several: others are served meanwhile."""
-
-
-class ForeignDomain(msgspec.Struct, frozen=True):
-    """A domain that this one shares events with: its gateways, and the types that go each way."""
-
-    name: str
-    gateways: tuple[str, ...]
-    receives: frozenset[str] = frozenset()
-    """Types that are received from it."""
-    sends: frozenset[str] = frozenset()
-    """Types that are sent to it."""
-    events_per_s_max: float | None = None
 
 
 class Gateway:

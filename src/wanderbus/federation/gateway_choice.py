@@ -1,4 +1,4 @@
-"""Which gateway of each of two domains keeps the link between them (decision 0161).
+"""Choice of the gateway that keeps the link to another domain (decision 0161).
 
 The domain with the lower name opens the link. There, the first gateway that the others can reach does so; it tries the
 gateways of the other domain in turn, and stays with the first one that it reaches.

@@ -19,6 +19,7 @@ from wanderbus.broker.messages import LinkClosed, LinkOpened, MessageArrived
 from wanderbus.broker.servers.server_users import domain_user
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import EventId
+from wanderbus.federation.imported import Imported, WaitingEvent
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
 from wanderbus.tokens import TokenBucket
 
@@ -34,29 +35,6 @@ WAITING_MAX: Final = 4_096
 
 RETRY_S: Final = 1.0
 """Pause until events are published again that were refused for now."""
-
-
-class _Waiting(msgspec.Struct):
-    """An event, or a loss, that the foreign domain gets acknowledged in its turn."""
-
-    epoch: int
-    number: int
-    is_done: bool = False
-    publish: protocol.PublishFor | None = None
-    is_published: bool = False
-    """True while it waits for the answer of the broker."""
-
-
-class Imported(msgspec.Struct):
-    """What the caller has to do after a call."""
-
-    for_broker: list[LinkOpened | LinkClosed | MessageArrived] = msgspec.field(default_factory=list)
-    taken: list[EventsTaken] = msgspec.field(default_factory=list)
-    done: int = 0
-    """Messages of the foreign domain that are finished: it may send as many again."""
-    lost: list[EventsLost] = msgspec.field(default_factory=list)
-    retry_at: float | None = None
-    """Time at which :meth:`Imports.retry` is due, if that has to be set."""
 
 
 class Imports:
@@ -85,10 +63,10 @@ class Imports:
         self._new_link = new_link
         self._epoch = epoch
         self._pace = None if events_per_s_max is None else TokenBucket(events_per_s_max, max(1.0, events_per_s_max))
-        self._waiting: dict[str, deque[_Waiting]] = {}
+        self._waiting: dict[str, deque[WaitingEvent]] = {}
         """Events of each server, in order."""
-        self._requests: dict[int, _Waiting] = {}
-        self._unpublished: deque[_Waiting] = deque()
+        self._requests: dict[int, WaitingEvent] = {}
+        self._unpublished: deque[WaitingEvent] = deque()
         """Events that wait for their turn by the rate."""
         self._last_request = 0
         self._count = 0
@@ -111,7 +89,7 @@ class Imports:
             raise RemoteProtocolError(f"{self._domain} sends more than it may", None)
         if waiting and message.number <= waiting[-1].number:
             raise RemoteProtocolError(f"{self._domain} sends numbers of {message.server} twice", None)
-        one = _Waiting(message.epoch, message.number)
+        one = WaitingEvent(message.epoch, message.number)
         waiting.append(one)
         self._count += 1
         if isinstance(message, EventsLost):

@@ -16,8 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
 from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.channels.interest.messages import decode as decode_interest
@@ -27,10 +25,10 @@ from wanderbus.federation import circuit_messages
 from wanderbus.federation.circuit_host import CircuitHost
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened, InterestSent
 from wanderbus.federation.domestic_interest import DomesticSource, ReceivedTypes, messages_of
-from wanderbus.federation.exports import ToServer
-from wanderbus.federation.gateway import ForeignDomain, Gateway, GatewayOutput
+from wanderbus.federation.export_messages import ToServer
+from wanderbus.federation.gateway import Gateway, GatewayOutput
 from wanderbus.federation.messages import AtForeignLinks, FederationInput, FederationOutput
-from wanderbus.federation.routing_messages import RoutingSettings
+from wanderbus.federation.parameters import FederationParameters
 from wanderbus.machine import ClockRead, Output, SetTimer, TimerFired
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -42,26 +40,6 @@ from wanderbus.peers.messages import (
 
 _HERE: Final = 0
 """Number of the link of this server to itself."""
-
-
-class FederationParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server has to know of the federation of its domain."""
-
-    own: str
-    """The own domain."""
-    server: str
-    """This server."""
-    servers: tuple[str, ...]
-    """All servers of the own domain."""
-    gateways: tuple[str, ...]
-    """Those that are gateways, in the order in which they take turns."""
-    domains: tuple[ForeignDomain, ...]
-    routing: RoutingSettings
-
-    @property
-    def received(self) -> frozenset[str]:
-        """Return the types that come from any foreign domain."""
-        return frozenset().union(*(each.receives for each in self.domains))
 
 
 class FederationMember:

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from wanderbus import protocol
-from wanderbus.access.federation_traffic import FIRST_CIRCUIT, FOREIGN_LINKS, FederationParts, FederationTraffic
+from wanderbus.access.federation_parts import FIRST_CIRCUIT, FOREIGN_LINKS, FederationParts
+from wanderbus.access.federation_traffic import FederationTraffic
 from wanderbus.broker.messages import LinkDropped, SendOnLink
 from wanderbus.broker.signals import BrokerOutput, ForFederation
 from wanderbus.federation.gateway_choice import link_name
-from wanderbus.federation.member import FederationMember, FederationParameters
+from wanderbus.federation.member import FederationMember
 from wanderbus.federation.messages import ForeignEventsLost
+from wanderbus.federation.parameters import FederationParameters
 from wanderbus.machine import Input, Output
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
 from wanderbus.simulation.domains.domain_node import DomainNode, LinkReports
@@ -24,7 +26,7 @@ class FederatedNode(DomainNode):
     foreign_links: DomainLinks
     """The links between gateways of different domains, which the scenario sets."""
     parameters: FederationParameters
-    """What it knows of the federation, which the scenario sets."""
+    """Parameters of its part, which the scenario sets."""
     lost: list[ForeignEventsLost]
     """Losses that foreign domains have reported."""
 

@@ -1,0 +1,32 @@
+"""Events of a foreign domain on their way, and what follows from a message about them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.broker.messages import LinkClosed, LinkOpened, MessageArrived
+from wanderbus.federation.wire import EventsLost, EventsTaken
+
+
+class WaitingEvent(msgspec.Struct):
+    """An event, or a loss, that the foreign domain gets acknowledged in its turn."""
+
+    epoch: int
+    number: int
+    is_done: bool = False
+    publish: protocol.PublishFor | None = None
+    is_published: bool = False
+    """True while it waits for the answer of the broker."""
+
+
+class Imported(msgspec.Struct):
+    """What the caller has to do after a call."""
+
+    for_broker: list[LinkOpened | LinkClosed | MessageArrived] = msgspec.field(default_factory=list)
+    taken: list[EventsTaken] = msgspec.field(default_factory=list)
+    done: int = 0
+    """Messages of the foreign domain that are finished: it may send as many again."""
+    lost: list[EventsLost] = msgspec.field(default_factory=list)
+    retry_at: float | None = None
+    """Time at which :meth:`Imports.retry` is due, if that has to be set."""

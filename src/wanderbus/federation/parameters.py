@@ -1,0 +1,39 @@
+"""Parameters of a server for the federation of its domain (SPEC M-01)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus.federation.routing_messages import RoutingSettings
+
+
+class ForeignDomain(msgspec.Struct, frozen=True):
+    """A domain that this one shares events with: its gateways, and the types that go each way."""
+
+    name: str
+    gateways: tuple[str, ...]
+    receives: frozenset[str] = frozenset()
+    """Types that are received from it."""
+    sends: frozenset[str] = frozenset()
+    """Types that are sent to it."""
+    events_per_s_max: float | None = None
+
+
+class FederationParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """Own domain, its servers and gateways, and all foreign domains."""
+
+    own: str
+    """The own domain."""
+    server: str
+    """This server."""
+    servers: tuple[str, ...]
+    """All servers of the own domain."""
+    gateways: tuple[str, ...]
+    """Those that are gateways, in the order in which they take turns."""
+    domains: tuple[ForeignDomain, ...]
+    routing: RoutingSettings
+
+    @property
+    def received(self) -> frozenset[str]:
+        """Return the types that come from any foreign domain."""
+        return frozenset().union(*(each.receives for each in self.domains))
