@@ -21,7 +21,7 @@ class WaitingEvent(msgspec.Struct):
 
 
 class Imported(msgspec.Struct):
-    """What the caller has to do after a call."""
+    """Work that follows from a call."""
 
     for_broker: list[LinkOpened | LinkClosed | MessageArrived] = msgspec.field(default_factory=list)
     taken: list[EventsTaken] = msgspec.field(default_factory=list)
