@@ -239,6 +239,33 @@ class ServerInfo(msgspec.Struct, frozen=True):
     is_settled_here: bool = True
 
 
+class DomainInfo(msgspec.Struct, frozen=True):
+    """A foreign domain, as a gateway of the own one sees it.
+
+    ``is_linked`` tells whether this gateway has the link to it, and ``is_settled`` whether all servers here have its
+    ``filters``, of which there are so many in all. ``sent`` are the events that went there in this life of the
+    gateway, ``waiting`` those from there that are not durable yet. The others from there were ``published``,
+    ``repeated``, ``refused`` for good, of a type that is ``not_received``, or ``lost`` there before they were sent.
+    ``awaited`` are servers of the own domain whose interest is not known yet: until then the other domain is told
+    nothing. ``trouble`` is the last reason why there was no link, "" while all is well.
+    """
+
+    domain: str
+    is_linked: bool = False
+    is_known: bool = False
+    is_settled: bool = False
+    filters: int = 0
+    sent: int = 0
+    waiting: int = 0
+    published: int = 0
+    repeated: int = 0
+    refused: int = 0
+    not_received: int = 0
+    lost: int = 0
+    awaited: tuple[str, ...] = ()
+    trouble: str = ""
+
+
 class RouteInfo(msgspec.Struct, frozen=True):
     """A filter of another server in decentralised channels: ``server`` is sent the matching events of publishers here.
 

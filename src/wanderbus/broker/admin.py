@@ -45,7 +45,7 @@ PURGED_MAX: Final = 1_000
 
 _number = attrgetter("number")
 
-OF_SERVER: Final = ("limits", "bounds", "servers", "server")
+OF_SERVER: Final = ("limits", "bounds", "servers", "server", "domains")
 """Listings of the whole server; the broker alone cannot answer them."""
 
 _OF_BROKER: Final = {

@@ -18,6 +18,7 @@ from wanderbus.operator_rows import (
     AdvertisementInfo,
     BoundInfo,
     DiscardedSession,
+    DomainInfo,
     DrainInfo,
     EngineInfo,
     GroupInfo,
@@ -53,6 +54,7 @@ Row = TypeVar(
     BoundInfo,
     EngineInfo,
     ServerInfo,
+    DomainInfo,
     PhaseInfo,
     SubjectSchema,
     RouteInfo,
@@ -116,6 +118,10 @@ class Operator:
     def servers(self) -> AsyncIterator[ServerInfo]:
         """Yield the other servers of the event domain, as this server sees them; requires the role of operator."""
         return self._inspect(ServerInfo, "servers", None)
+
+    def foreign_domains(self) -> AsyncIterator[DomainInfo]:
+        """Yield the foreign domains, as this gateway sees them; requires the role of operator."""
+        return self._inspect(DomainInfo, "domains", None)
 
     def groups(self) -> AsyncIterator[GroupInfo]:
         """Yield the channel groups that have moved or are about to; requires the role of operator."""

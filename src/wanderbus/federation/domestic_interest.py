@@ -1,4 +1,4 @@
-"""Interest of a domain's own users in events of other domains: servers tell the gateways, which put it together (SPEC M-02).
+"""Interest of a domain's own users in events of others: servers tell gateways, which put it together (SPEC M-02).
 
 The servers send numbered streams, as they do for decentralised channels. Interest is named by the types that may come
 from other domains: a subscription to every subject, or to a parent, stands for each type that it matches.

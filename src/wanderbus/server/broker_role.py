@@ -22,6 +22,7 @@ from wanderbus.access.access_server import (
 )
 from wanderbus.access.baseline import Baseline
 from wanderbus.access.device_signalling import REGISTRATION_REFUSALS
+from wanderbus.access.federation_parts import FOREIGN_SOCKET, FederationParts
 from wanderbus.access.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
@@ -44,6 +45,7 @@ from wanderbus.channels.interest.multicast import CONFIRM_S, PAUSE_S, MulticastM
 from wanderbus.channels.interest.outgoing_stream import Fenced
 from wanderbus.config import ServerSettings
 from wanderbus.errors import AuthenticationError, ConfigurationError, NoResponse
+from wanderbus.federation.messages import ForeignEventsLost, ForeignTrouble
 from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.matching import SCANNED_MAX
 from wanderbus.mobility.properties import Properties
@@ -69,6 +71,7 @@ from wanderbus.server.event_domain_member import EventDomainMember
 from wanderbus.server.extensions import Extensions
 from wanderbus.server.history_reading import HistoryReading
 from wanderbus.server.kernel import loaded_kernel
+from wanderbus.server.own_federation import OwnFederation
 from wanderbus.server.ports import Bound, MulticastPort, Port, SIPPort, StreamPort, UdpPort
 from wanderbus.server.role import HostOffer, StatefulRole
 from wanderbus.server.validation import user_uri
@@ -109,6 +112,7 @@ class BrokerRole(StatefulRole):
     :param properties: returns the properties of its user agent, once the roles before it have bound their sockets
     :param tls: verifies the SIP server, if that is reached over TLS
     :param member: this server's part in its event domain; None if it is alone
+    :param federation: the foreign domains that its domain shares events with; None without any
     """
 
     name = "broker"
@@ -123,6 +127,7 @@ class BrokerRole(StatefulRole):
         properties: Callable[[], Properties],
         tls: ssl.SSLContext | None = None,
         member: EventDomainMember | None = None,
+        federation: OwnFederation | None = None,
     ) -> None:
         self._settings = settings
         self._config = config
@@ -131,6 +136,7 @@ class BrokerRole(StatefulRole):
         self._make_properties = properties
         self._tls = tls
         self._member = member
+        self._federation = federation
         self.eci_address = None if settings.eci_port is None else (settings.eci_host, settings.eci_port)
         """Address of the original ECI, once started; None if it is not served."""
         self.sip_address: Address = (settings.host, 0)
@@ -175,7 +181,8 @@ class BrokerRole(StatefulRole):
         sources: list[list[HistorySource]] = [[LogHistory(log, identity), remote] for remote in self._remotes]
         self._history = HistoryReading(sources[0], ChannelEvents(log, sources[1]), offer.feed)
         self._engine = EngineReading(RemoteEngine(files.directory, identity), offer.feed)
-        named = msgspec.structs.replace(self._config, server=self._state.server)
+        is_federated = self._federation is not None
+        named = msgspec.structs.replace(self._config, server=self._state.server, federated=is_federated)
         extensions = self._extensions
         self._channels = None if self._member is None else self._member.channels(self._state)
         self.broker = Broker(
@@ -217,6 +224,8 @@ class BrokerRole(StatefulRole):
             ports.append(UdpPort(name=ECI_SOCKET, host=settings.eci_host, port=settings.eci_port))
         if self._member is not None:
             ports += self._member.ports
+        if self._federation is not None:
+            ports += self._federation.ports
         return ports
 
     def port_error(self, port: Port, error: OSError) -> ConfigurationError:
@@ -230,6 +239,11 @@ class BrokerRole(StatefulRole):
             place = shown((port.host, port.port or 0))
             return ConfigurationError(
                 f"UDP port {place} cannot be used: {error.strerror}; look at the address of this server in event_domain"
+            )
+        if port.name == FOREIGN_SOCKET:
+            place = shown((port.host, port.port or 0))
+            return ConfigurationError(
+                f"UDP port {place} cannot be used: {error.strerror}; look at the address of this gateway in federation"
             )
         if isinstance(port, MulticastPort):
             place, where = shown((port.host, port.port or 0)), port.interface or port.local_host
@@ -273,9 +287,18 @@ class BrokerRole(StatefulRole):
             servers=None
             if self._member is None or self._channels is None
             else self._member.parts(self._channels, self._state, random, files.reset_key, wall_us()),
+            federation=self._federation_parts(random, files.reset_key),
         )
         self._offer.refusals.counted["data"] = self.machine.dropped
         return self.machine
+
+    def _federation_parts(self, random: SystemRandom, reset_key: bytes) -> FederationParts | None:
+        if self._federation is None:
+            return None
+        name = self._settings.event_server or self._federation.gateway or self._state.server
+        servers = (name,) if self._member is None else tuple(self._member.domain.settings.present)
+        epoch = max(1, self._state.wall_us, wall_us())
+        return self._federation.parts(name, servers, self._channels, random, reset_key, epoch)
 
     def begin(self, now: float) -> Sequence[Output]:
         """Register, and renew the sessions of the log; start the matching engine, if that is ours."""
@@ -349,6 +372,12 @@ class BrokerRole(StatefulRole):
                 _log.warning("server %s of the domain cannot be reached: %s", server, reason)
             case ServerReachable(server=server, seconds=seconds):
                 _log.warning("server %s of the domain can be reached again, after %g s", server, seconds)
+            case ForeignTrouble(domain=domain, reason=""):
+                _log.info("the domain %s can be reached", domain)
+            case ForeignTrouble(domain=domain, reason=reason):
+                _log.warning("the domain %s: %s", domain, reason)
+            case ForeignEventsLost(domain=domain, server=server, count=count, reason=reason):
+                _log.error("the domain %s has lost %s events of its server %s: %s", domain, count, server, reason)
             case InterestAwaited(servers=()):
                 _log.warning("all servers have reported which events they want; the events that waited are accepted")
             case InterestAwaited(servers=servers):
@@ -378,6 +407,8 @@ class BrokerRole(StatefulRole):
     def _listing(self, what: Listed) -> tuple[Mapping[str, Any], ...]:
         if what == "servers":
             return self.machine.server_rows()
+        if what == "domains":
+            return self.machine.federation_rows()
         if what == "server":
             return (self._process(),)
         return self._bounds if what == "bounds" else self._offer.refusals.rows(self._bounds)

@@ -42,6 +42,7 @@ from wanderbus.server.host import DataDirectory, Host
 from wanderbus.server.hosted_server import HostedServer
 from wanderbus.server.local_logins import LocalAddress, LocalLogins, operator_name
 from wanderbus.server.login_service import operator_password, start_login_service
+from wanderbus.server.own_federation import federation_of
 from wanderbus.server.role import Role
 from wanderbus.server.sip_role import SIPRole
 from wanderbus.settings.reading import make
@@ -95,6 +96,7 @@ class Server(HostedServer):
         self._tls: ssl.SSLContext | None = None
         self._routing = routing
         self._member = member_of(settings)
+        self._federation = federation_of(settings)
         self._extensions = extensions_of(settings, restrictions, policies, hook)
         self._load_users(settings)
         self._user_domains = check_user_domains(settings, self.sip_server)
@@ -224,6 +226,7 @@ class Server(HostedServer):
             self._properties,
             self._tls,
             self._member,
+            self._federation,
         )
         if self.sip_server is not None:
             return [broker]

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.federation import add, show, trust
+from wanderbus.cli.federation import add, show, status, trust
 from wanderbus.cli.federation.options import DomainName, FederationFile, Gateways, gateways_in, shared_types
 from wanderbus.cli.output import log_to_stderr, print_json, print_line, print_lines
 from wanderbus.runtime.files.federation_file import (
@@ -133,4 +133,5 @@ def method(
 
 app.command("add")(add.add)
 app.command("show")(show.show)
+app.command("status")(status.status)
 app.command("trust")(trust.trust)

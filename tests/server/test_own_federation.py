@@ -12,7 +12,7 @@ import pytest
 from wanderbus.config import ServerSettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.federation_file import create_federation, federation_key_file
-from wanderbus.server.federation_member import member_of_federation
+from wanderbus.server.own_federation import federation_of
 
 
 def settings(tmp_path: Path, **given: Any) -> ServerSettings:
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_address_and_key_of_a_gateway(tmp_path: Path, file: Path) -> None:
-    member = member_of_federation(settings(tmp_path, federation=file, federation_gateway="a1", domain="Alpha.example"))
+    member = federation_of(settings(tmp_path, federation=file, federation_gateway="a1", domain="Alpha.example"))
     assert member is not None
     assert member.key is not None
     assert (member.gateway, member.address, member.key.public) == (
@@ -37,15 +37,15 @@ def test_address_and_key_of_a_gateway(tmp_path: Path, file: Path) -> None:
     )
     moved = federation_key_file(file).rename(tmp_path / "own.key")
     given = {"federation": file, "federation_gateway": "a1", "event_server": "a1", "federation_key": moved}
-    assert member_of_federation(settings(tmp_path, **given)) is not None
+    assert federation_of(settings(tmp_path, **given)) is not None
 
 
 def test_absence_of_an_address_and_a_key_in_a_server_that_is_no_gateway(tmp_path: Path, file: Path) -> None:
     federation_key_file(file).unlink()
-    member = member_of_federation(settings(tmp_path, federation=file))
+    member = federation_of(settings(tmp_path, federation=file))
     assert member is not None
     assert (member.gateway, member.address, member.key) == (None, None, None)
-    assert member_of_federation(settings(tmp_path)) is None
+    assert federation_of(settings(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_absence_of_an_address_and_a_key_in_a_server_that_is_no_gateway(tmp_path
 )
 def test_contradictions_of_the_settings(tmp_path: Path, file: Path, given: dict[str, Any], error: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(error)):
-        member_of_federation(settings(tmp_path, **{"federation": file, "federation_gateway": "a1", **given}))
+        federation_of(settings(tmp_path, **{"federation": file, "federation_gateway": "a1", **given}))
 
 
 def test_keys_of_another_domain_and_damaged_keys(tmp_path: Path, file: Path) -> None:
@@ -78,18 +78,18 @@ def test_keys_of_another_domain_and_damaged_keys(tmp_path: Path, file: Path) -> 
     key = federation_key_file(other)
     given = {"federation": file, "federation_gateway": "a1", "federation_key": key}
     with pytest.raises(ConfigurationError, match=r"other\.key is not the key of alpha\.example in .*; copy both"):
-        member_of_federation(settings(tmp_path, **given))
+        federation_of(settings(tmp_path, **given))
     key.write_bytes(b"short")
     with pytest.raises(ConfigurationError, match=r"federation_key: .*other\.key is damaged"):
-        member_of_federation(settings(tmp_path, **given))
+        federation_of(settings(tmp_path, **given))
     key.unlink()
     key.mkdir()
     with pytest.raises(ConfigurationError, match=r"federation_key: .*other\.key cannot be read: Is a directory"):
-        member_of_federation(settings(tmp_path, **given))
+        federation_of(settings(tmp_path, **given))
 
 
 def test_warning_about_a_key_that_others_can_read(tmp_path: Path, file: Path, caplog: pytest.LogCaptureFixture) -> None:
     federation_key_file(file).chmod(0o644)
     with caplog.at_level(logging.WARNING):
-        member_of_federation(settings(tmp_path, federation=file, federation_gateway="a1"))
+        federation_of(settings(tmp_path, federation=file, federation_gateway="a1"))
     assert "federation.key holds the private key of a domain and can be read by others: chmod 600" in caplog.text

@@ -1,0 +1,163 @@
+"""This server's part in a federation: the foreign domains, and as a gateway its address and the domain's key."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from wanderbus.access.federation_parts import FIRST_CIRCUIT, FOREIGN_SOCKET, FederationParts
+from wanderbus.channels.hierarchy import Hierarchy
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.config import ServerSettings
+from wanderbus.errors import ConfigurationError
+from wanderbus.federation.gateway_choice import link_name
+from wanderbus.federation.member import FederationMember
+from wanderbus.federation.parameters import FederationParameters, ForeignDomain
+from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
+from wanderbus.machine import Address, RandomSource
+from wanderbus.peers.links import ServerLinks
+from wanderbus.rudp.keys import KeyPair
+from wanderbus.runtime.files.federation_file import domain_key, federation_key_file, read_federation
+from wanderbus.runtime.files.file_modes import warn_if_open
+from wanderbus.server.ports import Port, UdpPort
+
+_FEDERATION: Final = "wanderbus federation"
+"""Name of the domain of gateways, to which the keys of their links belong."""
+
+
+class OwnFederation:
+    """A server of a domain that shares events with foreign domains.
+
+    :param file: the file of the federation
+    :param gateway: name of this server among the gateways of its domain; None if it is none
+    :param key: file of the domain's private key, which only gateways need; beside ``file`` unless given
+    """
+
+    def __init__(self, file: Path, gateway: str | None = None, key: Path | None = None) -> None:
+        """Read the files; raise :class:`ConfigurationError` if they cannot be used or do not belong together."""
+        self.federation = read_federation(file)
+        self.gateway = gateway
+        self.key: KeyPair | None = None
+        """Key pair of the domain; None unless this server is a gateway."""
+        if gateway is None:
+            return
+        if gateway not in self.federation.gateways:
+            known = " or ".join(self.federation.gateways)
+            raise ConfigurationError(f"federation_gateway: {file} has no gateway {gateway!r} (expected {known})")
+        key = key or federation_key_file(file)
+        self.key = domain_key(key)
+        if self.key.public != self.federation.public_key:
+            raise ConfigurationError(
+                f"federation_key: {key} is not the key of {self.federation.name} in {file}; copy both from one gateway"
+            )
+        warn_if_open(key, "the private key of a domain")
+
+    @property
+    def address(self) -> Address | None:
+        """Return the address of this gateway for other domains; None if this server is no gateway."""
+        return None if self.gateway is None else self.federation.gateways[self.gateway]
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """Return the socket for the links to gateways of other domains, if this server is one."""
+        if (address := self.address) is None:
+            return ()
+        return (UdpPort(name=FOREIGN_SOCKET, host=address[0], port=address[1]),)
+
+    def parts(
+        self,
+        server: str,
+        servers: Sequence[str],
+        channels: OwnChannels | None,
+        random: RandomSource,
+        reset_key: bytes,
+        epoch: int,
+    ) -> FederationParts:
+        """Return the part of this server, and as a gateway its links to other domains.
+
+        :param servers: all servers of the domain
+        :param epoch: identifies this life of the server
+        :raises ConfigurationError: a gateway is no server of the domain
+        """
+        federation = self.federation
+        if strangers := [each for each in federation.gateways if each not in servers]:
+            raise ConfigurationError(
+                f"federation: its gateway {strangers[0]} is no server of the domain; name gateways as in event_domain"
+            )
+        lineage = Hierarchy({}).lineage if channels is None else channels.lineage
+        member = FederationMember(
+            self._parameters(server, servers), lineage, itertools.count(FIRST_CIRCUIT).__next__, epoch=epoch
+        )
+        if self.gateway is None or self.key is None:
+            return FederationParts(member)
+        links = ServerLinks(
+            link_name(federation.name, self.gateway),
+            self.key,
+            federation.links_of(self.gateway),
+            _FEDERATION,
+            random,
+            new_link=itertools.count(1).__next__,
+            socket=FOREIGN_SOCKET,
+            reset_key=reset_key,
+        )
+        return FederationParts(member, links)
+
+    def _parameters(self, server: str, servers: Sequence[str]) -> FederationParameters:
+        federation = self.federation
+        settings, distances = federation.settings, federation.distances_ms
+        reached = () if self.gateway is None else federation.links_of(self.gateway)
+        names = federation.domains
+        neighbours = {
+            name: Neighbour(
+                federation.receives(name),
+                federation.sends(name),
+                distances.get(name, 1.0),
+                settings.domains[name].backbone,
+            )
+            for name in names
+        }
+        domains = [
+            ForeignDomain(
+                name,
+                tuple([each for each in settings.domains[name].gateways if link_name(name, each) in reached]),
+                neighbours[name].receives,
+                neighbours[name].sends,
+                settings.domains[name].events_per_s_max,
+            )
+            for name in names
+        ]
+        return FederationParameters(
+            own=federation.name,
+            server=server,
+            servers=tuple(servers),
+            gateways=tuple(federation.gateways),
+            domains=tuple(domains),
+            routing=RoutingSettings(federation.name, neighbours, settings.method, settings.methods, settings.backbone),
+        )
+
+
+def federation_of(settings: ServerSettings) -> OwnFederation | None:
+    """Return the server's part in a federation, None without one; :class:`ConfigurationError` if it is unusable."""
+    gateway = settings.federation_gateway
+    if settings.federation is None:
+        if gateway is not None or settings.federation_key is not None:
+            raise ConfigurationError("federation_gateway, federation_key: apply only with federation; leave them out")
+        return None
+    if gateway is None and settings.federation_key is not None:
+        raise ConfigurationError("federation_key: only a gateway needs it; give federation_gateway, or leave it out")
+    if gateway is not None and settings.event_server not in (None, gateway):
+        raise ConfigurationError(
+            f"federation_gateway: {gateway} is not {settings.event_server}, the name of this server in event_domain; "
+            "use the same"
+        )
+    own = OwnFederation(settings.federation, gateway, settings.federation_key)
+    if settings.domain.lower() != own.federation.name:
+        raise ConfigurationError(
+            f"domain: {settings.domain} is not that of {settings.federation}, which is {own.federation.name}; use "
+            "the same"
+        )
+    if gateway is None and settings.event_domain is None:
+        raise ConfigurationError("federation: this server is alone, so it is the gateway; give federation_gateway")
+    return own
