@@ -139,11 +139,15 @@ def test_no_more_events_a_second_are_published_than_the_bound() -> None:
     assert [each.number for each in published(one.retry(0.5))] == [103]
 
 
-def test_a_domain_that_repeats_numbers_is_an_error() -> None:
+def test_events_that_are_read_again_replace_what_waits_of_their_server() -> None:
     one = imports()
-    one.received(event(2), WALL_US, 0.0)
-    with pytest.raises(RemoteProtocolError, match="twice"):
-        one.received(event(2), WALL_US, 0.0)
+    for number in (1, 2, 3):
+        one.received(event(number), WALL_US, 0.0)
+    one.received(event(1, server="a2"), WALL_US, 0.0)
+    again = one.received(event(1), WALL_US, 1.0)
+    assert (again.done, one.waiting) == (3, 2)
+    assert one.answered(accepted(3), 1.0).taken == []
+    assert one.answered(accepted(5), 1.0).taken == [EventsTaken("a1", 9, 1)]
 
 
 def test_a_domain_that_ignores_its_windows_is_an_error() -> None:

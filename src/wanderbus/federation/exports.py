@@ -18,7 +18,6 @@ from wanderbus.broker.rollback.messages import ArrivalsRewound
 from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.merging import Merging
-from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened
 from wanderbus.federation.circuits import ExportCircuit, SentPlace
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
@@ -149,16 +148,14 @@ class Exports:
         return self._take()
 
     def taken(self, message: EventsTaken, now: float) -> list[ExportOutput]:
-        """Acknowledge at a server what the foreign domain has taken of its events.
+        """Acknowledge at a server what the foreign domain has taken of its events, as far as they were sent to it.
 
-        Raises :class:`RemoteProtocolError` for events that were not sent.
+        An answer to what came on an earlier circuit may name more: what it names is durable there.
         """
         circuit = self._circuits.get(message.server)
         if circuit is None:
             return []
         waiting, last = circuit.unacknowledged, None
-        if message.number > (waiting[-1].number if waiting else 0):
-            raise RemoteProtocolError(f"{self.domain} acknowledges events of {message.server} that were not sent", None)
         while waiting and (waiting[0].number <= message.number or waiting[0].is_skipped):
             last = waiting.popleft()
         self._acknowledge(message.server, last, now)

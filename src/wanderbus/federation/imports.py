@@ -88,7 +88,7 @@ class Imports:
         if len(self._waiting) > SERVERS_MAX or self._count >= WAITING_MAX:
             raise RemoteProtocolError(f"{self._domain} sends more than it may", None)
         if waiting and message.number <= waiting[-1].number:
-            raise RemoteProtocolError(f"{self._domain} sends numbers of {message.server} twice", None)
+            self._forget(message.server, result)
         one = WaitingEvent(message.epoch, message.number)
         waiting.append(one)
         self._count += 1
@@ -152,6 +152,16 @@ class Imports:
             result.for_broker.append(LinkClosed(self.link, f"the link to {self._domain} is closed"))
             self.link = None
         return result
+
+    def _forget(self, server: str, result: Imported) -> None:
+        """Forget what waits of a server, which the other gateway reads again from its first unacknowledged event on."""
+        again = self._waiting[server]
+        result.done += len(again)
+        self._count -= len(again)
+        left = {id(each) for each in again}
+        self._requests = {number: each for number, each in self._requests.items() if id(each) not in left}
+        self._unpublished = deque([each for each in self._unpublished if id(each) not in left])
+        again.clear()
 
     def _publish_of(self, message: EventForwarded, wall_us: int) -> protocol.PublishFor | None:
         """Return the event as it is published here; None if its type is not received."""
