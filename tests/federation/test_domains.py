@@ -132,3 +132,25 @@ def test_the_next_gateway_takes_over() -> None:
     domains.wait(60.0)
     assert received(reader) == [1, 2, 3, 4, 5, 6]
     assert domains.problems() == []
+
+
+def test_a_gateway_with_fewer_lives_takes_over() -> None:
+    domains = Domains({"alpha": ["a1", "a2"], "beta": ["b1"]}, gateways={"alpha": ["a1", "a2"]})
+    former, reader = domains.subscriber("a2", "former", "U"), domains.subscriber("a2", "reader", "T", "x > 3")
+    for _ in range(3):
+        domains.nodes["a1"].crash(lose_rows=False)
+        domains.nodes["a1"].start()
+        domains.wait()
+    domains.nodes["a1"].crash(lose_rows=False)
+    former.unsubscribe_all()
+    domains.wait()
+    publisher = domains.device("b1", "publisher")
+    domains.publish(publisher, 1, 4, 5)
+    assert received(reader) == [4, 5]
+    assert domains.nodes["b1"].member.rows()["alpha"]["filters"] == 1
+    domains.nodes["a1"].start()
+    domains.wait()
+    domains.publish(publisher, 6)
+    assert received(reader) == [4, 5, 6]
+    assert domains.nodes["b1"].member.rows()["alpha"]["filters"] == 1
+    assert domains.problems() == []

@@ -32,7 +32,7 @@ class Server:
 
     def __init__(self) -> None:
         self.exports = Exports("beta", frozenset({"T"}), ["a1"], itertools.count(1).__next__, 7)
-        self.sent: list[protocol.AgentMessage] = []
+        self.sent: list[protocol.FromAgent] = []
         """Messages for the broker of the server, since the last circuit."""
         self.for_domain: list[EventForwarded | EventsLost] = []
         self.timers: list[SetTimer] = []
@@ -47,9 +47,7 @@ class Server:
                 case ToServer(message=CircuitOpened(circuit=circuit)):
                     self.circuit, self.sent = circuit, []
                 case ToServer(message=CircuitMessage(payload=payload)):
-                    message = protocol.decode_from_agent(payload)
-                    assert not isinstance(message, msgspec.Raw)
-                    self.sent.append(message)
+                    self.sent.append(protocol.decode_from_agent(payload))
                 case ToServer(message=CircuitClosed()):
                     self.closed += 1
                 case ToDomain(message=message):

@@ -93,6 +93,7 @@ MEMBERS = {
             "end_copied",
             "engine",
             "filtering",
+            "foreign_domains",
             "groups",
             "import_session",
             "kick",

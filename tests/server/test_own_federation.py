@@ -12,7 +12,7 @@ import pytest
 from wanderbus.config import ServerSettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.federation_file import create_federation, federation_key_file
-from wanderbus.server.own_federation import federation_of
+from wanderbus.server.own_federation import OwnFederation, federation_of
 
 
 def settings(tmp_path: Path, **given: Any) -> ServerSettings:
@@ -42,7 +42,7 @@ def test_address_and_key_of_a_gateway(tmp_path: Path, file: Path) -> None:
 
 def test_absence_of_an_address_and_a_key_in_a_server_that_is_no_gateway(tmp_path: Path, file: Path) -> None:
     federation_key_file(file).unlink()
-    member = federation_of(settings(tmp_path, federation=file))
+    member = OwnFederation(file)
     assert member is not None
     assert (member.gateway, member.address, member.key) == (None, None, None)
     assert federation_of(settings(tmp_path)) is None
@@ -55,6 +55,10 @@ def test_absence_of_an_address_and_a_key_in_a_server_that_is_no_gateway(tmp_path
         (
             {"federation": None, "federation_gateway": None, "federation_key": Path("own.key")},
             "federation_gateway, federation_key: apply only with federation; leave them out",
+        ),
+        (
+            {"federation_gateway": None},
+            "federation: this server is alone, so it is the gateway; give federation_gateway",
         ),
         (
             {"federation_gateway": None, "federation_key": Path("own.key")},

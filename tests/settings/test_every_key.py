@@ -189,7 +189,7 @@ NEEDED: Final[dict[str, dict[str, Any]]] = {
 
 READ_AT_ONCE: Final = (
     *("extensions", "users", "ca_file", "broker_password_file", "user_domains", "domains"),
-    *("event_domain", "event_server", "event_key"),
+    *("event_domain", "event_server", "event_key", "federation", "federation_gateway", "federation_key"),
 )
 
 

@@ -96,6 +96,10 @@ class Exports:
         """Return the state of the session at each server."""
         return self._sessions.statuses()
 
+    def interests(self) -> list[Interest]:
+        """Return the filters of the foreign domain."""
+        return list(self._names)
+
     def begin(self, now: float) -> list[ExportOutput]:
         """Serve the foreign domain, whose filters are known, on a new link."""
         self._is_begun = True

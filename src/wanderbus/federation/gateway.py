@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
+from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.errors import RemoteProtocolError
@@ -110,6 +111,8 @@ class Gateway:
         }
         self._known: dict[str, frozenset[str]] = {}
         """Types of which all filters of a foreign domain are known; they stay known while there is no link."""
+        self._doubtful: dict[str, set[Interest]] = {each: set() for each in self._domains}
+        """Filters of each foreign domain that an earlier life of the routing knew, and this one does not yet."""
         self._links: dict[str, int] = {}
         """The link to each foreign domain."""
         self._up: set[str] = {name}
@@ -281,6 +284,7 @@ class Gateway:
                         message = encode(FiltersSent(payload))
                         self._outputs.append(ForForeignLinks(SendOnServerLink(link, message)))
                 case WantedByDomain(domain=domain, change=change):
+                    self._doubtful[domain] -= set(change.added)
                     self._apply(domain, self._exports[domain].wanted(change, now))
                 case WantedKnown(domain=domain, types=types):
                     self._known[domain] = self._known.get(domain, frozenset()) | types
@@ -292,18 +296,23 @@ class Gateway:
                     self._close(domain, reason)
                 case SetTimer(key=key, at=at):
                     self._outputs.append(SetTimer(("routing", key), at))
-                case CancelTimer(key=key):
-                    self._outputs.append(CancelTimer(("routing", key)))
 
     def _begin(self, domain: str, now: float) -> None:
         """Send events to a foreign domain, once all that it wants is known: the servers have its former filters."""
         sends = self._domains[domain].sends
-        if sends and domain in self._links and self._known.get(domain, frozenset()) >= sends:
+        if not sends or not self._known.get(domain, frozenset()) >= sends:
+            return
+        if doubtful := self._doubtful[domain]:
+            self._apply(domain, self._exports[domain].wanted(InterestChange((), tuple(doubtful)), now))
+            self._doubtful[domain] = set()
+        if domain in self._links:
             self._apply(domain, self._exports[domain].begin(now))
 
     def _begin_again(self, known: int, now: float) -> None:
         """Begin to route filters in a later life than the one that another domain knows: a gateway here was before."""
         self._routing_epoch = max(known, self._routing_epoch) + 1
+        self._known.clear()
+        self._doubtful = {name: set(exports.interests()) for name, exports in self._exports.items()}
         self._routing = FilterRouting(self._routing_settings, epoch=self._routing_epoch)
         self._route([OwnInterestChanged(InterestChange(tuple(self._table.wanted())))], now)
         self._route([DomainLinked(each) for each in self._links], now)

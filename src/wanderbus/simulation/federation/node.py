@@ -90,6 +90,12 @@ class FederatedNode(DomainNode):
         other = link.other(self)
         return link_name(other.domain, other.name) if self._is_foreign(link) else other.name
 
+    def _close_link(self, link: DomainLink, reason: str) -> None:
+        if self._is_foreign(link) and reason == "another link replaces it":
+            self.foreign_links.break_link(link, self)
+        else:
+            super()._close_link(link, reason)
+
     def _is_foreign(self, link: DomainLink) -> bool:
         return link.source.domain != link.target.domain
 
