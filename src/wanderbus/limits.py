@@ -54,6 +54,10 @@ HELD_BYTES_MAX: Final = 2**17
 """Events of one publisher that wait at the leader of their channels until all servers have reported which they want;
 each counts a KiB more."""
 
+FOREIGN_PUBLISHERS_MAX: Final = 4_096
+"""Servers of one foreign domain, each with each of its channels, whose events are recognised here when they are
+repeated."""
+
 RESTRICTIONS_MAX: Final = 64
 """Restrictions of one subscription: each may be evaluated for every matching event."""
 

@@ -363,6 +363,6 @@ def test_drains_moves_and_imports_leave_the_session_alone() -> None:
     session = desk.broker.state.sessions[f"{BETA}/default"]
     assert not moves_in_drain(session, desk.broker._servers.reserves)
     adam = desk.attach(ADAM)
-    assert "reserved" in refusal(desk, adam, MoveSession(9, BETA, "default", "north"))  # type: ignore[arg-type]
+    assert "reserved" in refusal(desk, adam, MoveSession(9, BETA, "default", "north"))
     copied = ImportSession(10, GAMMA, "default", 0, is_last=True)
-    assert "reserved" in refusal(desk, adam, copied)  # type: ignore[arg-type]
+    assert "reserved" in refusal(desk, adam, copied)

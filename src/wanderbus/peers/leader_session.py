@@ -23,6 +23,7 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
+from wanderbus.broker.servers.server_users import is_any_domain
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Position
@@ -279,7 +280,8 @@ class LeaderSession:
         publish = self._publishes.pop(message.number, None)
         if publish is None:
             return
-        if publish.is_outbox and message.limit is not None:
+        # The broker here holds back what a foreign domain sends: its next gateway may go on at another server.
+        if publish.is_outbox and message.limit is not None and not is_any_domain(publish.user):
             self._order.refused((publish.user, publish.device), publish.number, message.limit)
         self._outputs.append(PublishAnswered(message.number, None, message.reason, message.limit))
 

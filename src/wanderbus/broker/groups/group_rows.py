@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -45,6 +46,11 @@ class GroupMoves:
         return bool(self.row(group).leader)
 
     # Publishers -------------------------------------------------------------------------------------------------
+
+    @property
+    def publishers(self) -> Iterator[str]:
+        """Keys of the publishers of all groups; one of several groups is repeated."""
+        return (key.partition(" ")[2] for key in self._publishers)
 
     def publisher(self, group: int, publisher: str) -> PublisherRow | None:
         """Return what is known of the publisher with this key in a group that has moved."""

@@ -53,13 +53,22 @@ def accept(
         return Rejected(OUT_OF_TURN, awaited)
     if now.is_disk_full:
         return Rejected(DISK_FULL, "disk_full")
-    if refusal := now.permissions.refusal(source.user, offered.event.subject):
-        return Rejected(refusal)
+    if refusal := permission_refusal(source, offered, now):
+        return refusal
     if offered.rejected is not None:
         return offered.rejected
     raw = msgspec.Raw(offered.encoded)
     received_us = None if source.received_us == now.at_us else source.received_us
     return Acceptance(next_id, raw, source.user, source.device, source.epoch, number, source.is_outbox, received_us)
+
+
+def permission_refusal(source: Source, offered: Offered, now: Conditions) -> Rejected | None:
+    """Return the refusal of an event that its user may not publish.
+
+    What is received from a foreign domain is decided where it comes in.
+    """
+    refusal = None if source.is_foreign else now.permissions.refusal(source.user, offered.event.subject)
+    return Rejected(refusal) if refusal else None
 
 
 def accepted_as(
@@ -79,11 +88,12 @@ def _answer_again(
 
     A publisher that was restored from a copy, or copied while it ran, uses numbers again for other events. An outbox
     waits for its answers with fewer numbers than are remembered, and begins an epoch when it waits for none: without an
-    answer, an event of it was another one, or was refused, so that it can be published in another epoch.
+    answer, an event of it was another one, or was refused, so that it can be published in another epoch. One of a
+    foreign domain was accepted before: its gateways send nothing behind an event that was refused.
     """
     number = source.number
     is_earlier = publisher.epoch != source.epoch
-    if is_earlier and source.is_forwarded:
+    if is_earlier and source.is_forwarded and not source.is_foreign:
         return Repeated(None)
     answer = None if is_earlier else _first_answer(publisher, number, identity)
     if answer is None:

@@ -44,6 +44,8 @@ class Source(msgspec.Struct, frozen=True, gc=False):
     """The wall clock as read when it was received (DESIGN 5.8)."""
     is_forwarded: bool = False
     """True if another server sent it, which may repeat an event after the publisher has begun another epoch."""
+    is_foreign: bool = False
+    """True if a foreign domain has accepted it from its own publisher, and a gateway publishes it here."""
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False):

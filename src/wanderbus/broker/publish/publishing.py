@@ -10,6 +10,7 @@ from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.groups.group_loads import GroupLoads
+from wanderbus.broker.publish import outbox_orders
 from wanderbus.broker.publish.acceptance import (
     accept,
     accepted_as,
@@ -18,6 +19,7 @@ from wanderbus.broker.publish.acceptance import (
 )
 from wanderbus.broker.publish.decisions import Delivered, Offered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
+from wanderbus.broker.publish.foreign_publishers import ForeignPublishers
 from wanderbus.broker.publish.former_servers import FormerServers
 from wanderbus.broker.publish.held_publishes import HeldPublishes, PublisherMessage
 from wanderbus.broker.readers import Link
@@ -29,7 +31,7 @@ from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.state.rows import PublisherRow, decentralised_key, device_key, publisher_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event, EventId
-from wanderbus.protocol.outbox_order import OUT_OF_TURN, OutboxOrder
+from wanderbus.protocol.outbox_order import OUT_OF_TURN
 from wanderbus.records import Acceptance
 from wanderbus.subscription import Subscription
 
@@ -67,6 +69,7 @@ class Publishing:
         self._decentralised = decentralised
         self._former = former
         self._loads = loads
+        self._foreign = ForeignPublishers(basics.state)
         former.serve_by(self.publish)
         self._offered: dict[int, tuple[PublisherMessage, Source, Offered]] = {}
         """Coming messages that were read already, and the publisher and event of each, by object identity."""
@@ -104,8 +107,7 @@ class Publishing:
         else:
             _, source, one = read
         event, state = one.event, self._state
-        order = link.outbox_order if source.is_outbox else None
-        awaited = None if order is None else order.before(source.key, source.number)
+        awaited = outbox_orders.awaited(link, source)
         is_led_elsewhere = self._forwarding.is_led_elsewhere(event.subject)
         # Another server may know before this one that this one is to lead the channel.
         if is_led_elsewhere and not (link.is_server and self._settled.is_paused(event.subject)):
@@ -121,6 +123,8 @@ class Publishing:
             self._answer(link, source, answer)
             return
         publisher = self._publisher(source, event.subject)
+        if awaited is not None and source.is_foreign and publisher is not None and publisher.epoch == source.epoch:
+            awaited = outbox_orders.awaited(link, source, publisher.number)
         known = publisher, state.next_id, self._conditions, state.identity
         decided = accept(one, source, awaited, *known)
         if type(decided) is Acceptance and (group := self._moved_group(event.subject)) is not None:
@@ -128,8 +132,9 @@ class Publishing:
         if type(decided) is Repeated:
             self._answer_repeat(link, source, decided)
             return
-        if order is not None:
-            order.sent_again(source.key, source.number)
+        if type(decided) is Acceptance and source.is_foreign and publisher is None:
+            decided = self._foreign.refusal(source.user, source.key) or decided
+        outbox_orders.sent_again(link, source)
         if type(decided) is Rejected:
             self._refuse(link, source, decided.reason, decided.limit)
             return
@@ -138,7 +143,7 @@ class Publishing:
             self._decentralised if self._decentralised is not None and self._decentralised.has(event.subject) else None
         )
         if decentralised is not None and (
-            rejected := self._advertisements.refusal(source.user, event) or decentralised.refusal(event.subject)
+            rejected := self._unadvertised(source, event) or decentralised.refusal(event.subject)
         ):
             self._refuse(link, source, rejected.reason, rejected.limit)
             return
@@ -179,7 +184,9 @@ class Publishing:
     def _waits(self, link: Link, source: Source, message: PublisherMessage, one: Offered) -> bool:
         """Return whether an event waits, or is refused, because this leader does not know yet who wants it."""
         refused = self._settled.refusal(one.event.subject)
-        if refused is None and not self._held.has(source.key):
+        # A foreign domain chooses its devices, so the bound is that of its link.
+        publisher = link.key if link.is_foreign else source.key
+        if refused is None and not self._held.has(publisher):
             return False
         awaited = self._settled.awaited
         if awaited and not len(self._held):
@@ -188,11 +195,14 @@ class Publishing:
             names = " and ".join(awaited)
             reason = f"{names} {'has' if len(awaited) == 1 else 'have'} not reported yet which events to send"
             self._links.send(link, protocol.PublishesWait(protocol.shortened(reason)))
-        if not self._held.add(link, source.key, len(one.encoded), message):
+        if not self._held.add(link, publisher, len(one.encoded), message):
             reason = "too many events wait until all servers have reported which they want; try again later"
             rejected = refused or Rejected(reason, "routes_unknown")
             self._refuse(link, source, reason if awaited else rejected.reason, rejected.limit)
         return True
+
+    def _unadvertised(self, source: Source, event: Event) -> Rejected | None:
+        return None if source.is_foreign else self._advertisements.refusal(source.user, event)
 
     def _deliver(
         self,
@@ -242,8 +252,7 @@ class Publishing:
         if rejected is not None:
             self._refuse(link, source, rejected.reason, rejected.limit)
             return
-        if link.outbox_order is not None and source.is_outbox:
-            link.outbox_order.sent_again(source.key, source.number)
+        outbox_orders.sent_again(link, source)
         self._forwarding.forward(link, source, one)
 
     def _publisher(self, source: Source, subject: str) -> PublisherRow | None:
@@ -292,7 +301,16 @@ class Publishing:
         user, device, is_outbox = message.user, message.device, message.is_outbox
         key = publisher_key(device_key(user, device), outbox=is_outbox)
         return Source(
-            user, device, message.epoch, number, is_outbox, key, message.request, message.received_us, is_forwarded=True
+            user,
+            device,
+            message.epoch,
+            number,
+            is_outbox,
+            key,
+            message.request,
+            message.received_us,
+            is_forwarded=True,
+            is_foreign=self._servers.is_foreign(user),
         )
 
     def _answer_repeat(self, link: Link, source: Source, repeated: Repeated) -> None:
@@ -305,7 +323,5 @@ class Publishing:
         self._links.send(link, protocol.PublishAccepted(source.request, identity, source.is_outbox))
 
     def _refuse(self, link: Link, source: Source, reason: str, limit: str | None = None) -> None:
-        if source.is_outbox and limit is not None:
-            link.outbox_order = link.outbox_order or OutboxOrder()
-            link.outbox_order.refused(source.key, source.number, limit)
+        outbox_orders.refused(link, source, limit)
         self._links.send(link, protocol.PublishRefused(source.request, reason, limit, source.is_outbox))

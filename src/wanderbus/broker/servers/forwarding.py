@@ -15,12 +15,14 @@ import msgspec
 from wanderbus import protocol
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.messages import ForgetPublishes, ForwardPublish, PublishAnswered
+from wanderbus.broker.publish import outbox_orders
+from wanderbus.broker.publish.acceptance import permission_refusal
 from wanderbus.broker.publish.decisions import Conditions, Offered, Rejected, Source
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.forwarded_publish import ForwardedPublish, PublishId
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.limits import FORWARDED_BYTES_MAX
-from wanderbus.protocol.outbox_order import in_turn
+from wanderbus.protocol.outbox_order import OUT_OF_TURN, in_turn
 
 _EVENT_BYTES: Final = 1_024
 """Bytes that an event counts in addition to its own."""
@@ -35,6 +37,7 @@ class Forwarding:
     def __init__(self, basics: Basics) -> None:
         self._journal = basics.journal
         self._links = basics.links
+        self._servers = basics.servers
         self._channels = basics.channels
         self._requests = 0
         self._waiting: dict[int, ForwardedPublish] = {}
@@ -62,8 +65,8 @@ class Forwarding:
             subject, here = offered.event.subject, self._channels.server
             leader = self._channels.leader(subject)
             return Rejected(f"{leader} leads the channel of {subject!r}, not {here}; compare the domain files")
-        if refusal := now.permissions.refusal(source.user, offered.event.subject):
-            return Rejected(refusal)
+        if refusal := permission_refusal(source, offered, now):
+            return refusal
         if _id(source) not in self._request_of and self._bytes_of[link.key] >= FORWARDED_BYTES_MAX:
             reason = "too many events wait for the servers that lead their channels; try again later"
             return Rejected(reason, "forwarded_bytes_max")
@@ -109,13 +112,38 @@ class Forwarding:
         if given.request not in self._waiting:
             return
         forwarded = self._take(given.request)
-        if (link := self._links.get(forwarded.link)) is None:
-            return
+        if (link := self._links.get(forwarded.link)) is not None:
+            self._pass_on(link, forwarded, given)
+        is_refused = given.id is None and outbox_orders.holds_back(given.limit)
+        if is_refused and self._servers.is_foreign(forwarded.publish.user):
+            self._hold_back(forwarded, given)
+
+    def _pass_on(self, link: Link, forwarded: ForwardedPublish, given: PublishAnswered) -> None:
         number, is_outbox = forwarded.number, forwarded.is_outbox
         if given.id is not None:
             self._links.send(link, protocol.PublishAccepted(number, given.id, is_outbox))
         else:
             self._links.send(link, protocol.PublishRefused(number, given.reason, given.limit, is_outbox))
+
+    def _hold_back(self, refused: ForwardedPublish, given: PublishAnswered) -> None:
+        """Refuse what a device of a foreign domain has published behind an event that its leader has refused.
+
+        The leader does so too, for one link between the servers. The next gateway may use another server, so nothing
+        of this may be sent on a later link.
+        """
+        key, epoch, number = refused.id
+        if (link := self._links.get(refused.link)) is not None and link.is_foreign:
+            outbox_orders.refused_foreign(link, (key, epoch), number, given.limit)
+        later: dict[str, list[int]] = {}
+        for request, each in list(self._waiting.items()):
+            if each.id[:2] == (key, epoch) and each.id[2] > number:
+                behind = self._take(request)
+                later.setdefault(behind.leader, []).append(request)
+                if (waiting := self._links.get(behind.link)) is not None:
+                    answer = protocol.PublishRefused(behind.number, OUT_OF_TURN, given.limit, behind.is_outbox)
+                    self._links.send(waiting, answer)
+        for leader, several in later.items():
+            self._journal.emit_now(ForgetPublishes(leader, tuple(several)))
 
     def take_back(self, group: int) -> list[tuple[Link, protocol.PublishFor]]:
         """Wait no longer for the former leader of a channel group; return what it was sent, in order, with its links.
