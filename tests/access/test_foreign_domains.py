@@ -7,8 +7,9 @@ import pytest
 from tests.access.test_decentralised_events import subscribed
 from tests.access.town import Town
 from tests.broker.desk import ALICE, BOB, SUBJECT
-from tests.broker.test_foreign_domains import came, foreign, wanted
-from wanderbus.records import Arrived
+from tests.broker.test_foreign_domains import BETA, came, foreign, wanted
+from tests.broker.test_foreign_publishes import of_beta, refused
+from wanderbus.records import Arrived, Published
 
 
 @pytest.mark.parametrize("spark_subjects", [(), ("*",)])
@@ -38,3 +39,22 @@ def test_a_subscription_of_a_foreign_domain_brings_no_event_from_other_servers()
     town["s2"].publish(town["s2"].attach(BOB), 1)
     town.run()
     assert not town["s1"].written(Arrived)
+
+
+@pytest.mark.parametrize("is_required", [True, False])
+def test_an_event_of_a_foreign_domain_is_accepted_where_its_gateway_publishes_it(is_required: bool) -> None:
+    """The server advertises the channel itself where that is required, and accepts the event when it is repeated."""
+    town = Town(is_required=is_required)
+    alice = town["s2"].attach(ALICE)
+    subscribed(town, "s2", alice)
+    beta = foreign(town["s3"])
+    wanted(town["s3"], beta)
+    town["s3"].send(beta, of_beta(1))
+    town.run()
+    if is_required:
+        assert refused(town["s3"], beta) == [(1, "advertisement_pending")]
+        town["s3"].send(beta, of_beta(1))
+        town.run()
+    assert [record.acceptance.user for record in town["s3"].written(Published)] == [BETA]
+    assert town["s2"].stream(alice) == [1]
+    assert came(town["s3"], beta) == []

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
-from tests.broker.desk import BOB, SUBJECT, Desk, raw
+from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, raw
 from tests.broker.office import ADAM, ROLES, refusal
 from tests.broker.test_engine_arrivals import EngineAccessDesk
-from tests.broker.test_publisher_filters import done, publisher, requested, wants
+from tests.broker.test_publisher_filters import done, publisher, requested, subscribe, wants
 from tests.broker.test_server_sessions import DOMAIN, NORTH, EngineHub, Hub, stream
 from wanderbus import protocol
 from wanderbus.broker.messages import LeaderEventsLost, LinkOpened
@@ -366,3 +366,12 @@ def test_drains_moves_and_imports_leave_the_session_alone() -> None:
     assert "reserved" in refusal(desk, adam, MoveSession(9, BETA, "default", "north"))
     copied = ImportSession(10, GAMMA, "default", 0, is_last=True)
     assert "reserved" in refusal(desk, adam, copied)
+
+
+def test_a_move_of_a_channel_group_takes_no_subscription_of_a_foreign_domain_along() -> None:
+    desk = AccessDesk()
+    wanted(desk, foreign(desk), subject=NORTHERN)
+    subscribe(desk, desk.attach(), 1, subject=NORTHERN)
+    leaders = desk.broker._groups._leaders
+    assert leaders is not None
+    assert [each.owner for each in leaders._wanted(1)] == [ALICE]

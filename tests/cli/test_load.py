@@ -37,6 +37,11 @@ def load(before: Mapping[str, ServerCounts], after: Mapping[str, ServerCounts], 
     return load_between(before, after, over_s, LEADERS, "localhost")
 
 
+def test_sessions_of_servers_and_foreign_domains_do_not_move() -> None:
+    reserved = {"sip:s2@servers.localhost": 5, "sip:beta@domains.localhost": 5}
+    assert load({"s1": counts()}, {"s1": counts({}, {BOB: 1, **reserved})}).sessions.keys() == {(BOB, "s")}
+
+
 def test_a_load_is_what_was_counted_between_two_readings_for_each_second() -> None:
     found = load(
         {"s1": counts({0: 100, None: 7}, {BOB: 10}), "s2": counts()},

@@ -143,7 +143,7 @@ class Publishing:
             self._decentralised if self._decentralised is not None and self._decentralised.has(event.subject) else None
         )
         if decentralised is not None and (
-            rejected := self._unadvertised(source, event) or decentralised.refusal(event.subject)
+            rejected := self._unadvertised(link, source, event) or decentralised.refusal(event.subject)
         ):
             self._refuse(link, source, rejected.reason, rejected.limit)
             return
@@ -201,8 +201,10 @@ class Publishing:
             self._refuse(link, source, reason if awaited else rejected.reason, rejected.limit)
         return True
 
-    def _unadvertised(self, source: Source, event: Event) -> Rejected | None:
-        return None if source.is_foreign else self._advertisements.refusal(source.user, event)
+    def _unadvertised(self, link: Link, source: Source, event: Event) -> Rejected | None:
+        if link.is_foreign:
+            return self._advertisements.foreign_refusal(link, event)
+        return self._advertisements.refusal(source.user, event)
 
     def _deliver(
         self,

@@ -40,6 +40,7 @@ class Advertisements:
         self._state = basics.state
         self._journal = basics.journal
         self._links = basics.links
+        self._servers = basics.servers
         self._config = basics.config
         self._decentralised = None if basics.channels is None else basics.channels.decentralised
         self._permissions = Permissions("may_publish", basics.config.may_publish)
@@ -114,6 +115,21 @@ class Advertisements:
         reason = f"no advertisement of {user} matches this event of {event.subject!r}; advertise it before publishing"
         return Rejected(protocol.shortened(reason))
 
+    def foreign_refusal(self, link: Link, event: Event) -> Rejected | None:
+        """Return why an event of a foreign domain cannot be published here yet, None if it can.
+
+        Nobody advertises there. So this server advertises everything of the channel, and learns who wants it.
+        """
+        rejected = self.refusal(link.user, event)
+        if rejected is None or rejected.limit is not None:
+            return rejected
+        try:
+            self._advertise(link, protocol.Advertise(0, event.subject))
+        except (LimitExceeded, Refused) as error:
+            limit = error.limit if isinstance(error, LimitExceeded) else None
+            return Rejected(protocol.shortened(error), limit)
+        return self.refusal(link.user, event)
+
     # Requests ---------------------------------------------------------------------------------------------------
 
     def _advertise(self, link: Link, request: protocol.Advertise) -> str:
@@ -140,7 +156,7 @@ class Advertisements:
     def _check(self, user: str, request: protocol.Advertise) -> None:
         """Raise the error of an advertisement that is invalid, not permitted, or one too many."""
         admission.check_subject(request.subject)
-        if refusal := self._permissions.refusal(user, request.subject):
+        if not self._servers.is_foreign(user) and (refusal := self._permissions.refusal(user, request.subject)):
             raise Refused(refusal)
         interest = read_filter(request.expression, request.language)
         admission.check_bytes("advertisement", len(protocol.encode(request)))
