@@ -5,13 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tests.federation.domains import Domains, received
+from wanderbus.federation.routing_messages import Method
 
 THREE = {"alpha": ["a1", "a2"], "beta": ["b1"], "gamma": ["g1", "g2"]}
 
 
+METHODS: tuple[Method, ...] = ("multicast", "rendezvous")
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("decentralised", [(), ("alpha",), ("beta", "gamma"), ("alpha", "beta", "gamma")])
-def test_an_event_reaches_who_wants_it_in_every_domain_once_and_in_order(decentralised: tuple[str, ...]) -> None:
-    domains = Domains(THREE, decentralised=decentralised)
+def test_m05_an_event_reaches_who_wants_it_in_every_domain_once_and_in_order(
+    decentralised: tuple[str, ...], method: Method
+) -> None:
+    domains = Domains(THREE, decentralised=decentralised, method=method)
     readers = [
         domains.subscriber(server, f"reader-{server}", "T", "x > 2") for server in ("a1", "a2", "b1", "g1", "g2")
     ]
@@ -21,8 +28,9 @@ def test_an_event_reaches_who_wants_it_in_every_domain_once_and_in_order(decentr
     assert domains.problems() == []
 
 
-def test_only_what_is_wanted_crosses() -> None:
-    domains = Domains(THREE)
+@pytest.mark.parametrize("method", METHODS)
+def test_only_what_is_wanted_crosses(method: Method) -> None:
+    domains = Domains(THREE, method=method)
     domains.subscriber("b1", "reader", "T", "x == 3")
     domains.publish(domains.device("a1", "publisher"), *range(10))
     rows = domains.nodes["a1"].member.rows()
@@ -46,7 +54,7 @@ def test_an_event_of_one_domain_is_not_passed_on_by_another() -> None:
         {},
     ],
 )
-def test_a_type_that_is_not_shared_does_not_cross(shared: dict[tuple[str, str], frozenset[str]]) -> None:
+def test_m01_a_type_that_is_not_shared_does_not_cross(shared: dict[tuple[str, str], frozenset[str]]) -> None:
     domains = Domains({"alpha": ["a1"], "beta": ["b1"]}, shared=shared)
     reader = domains.subscriber("b1", "reader", "*")
     domains.publish(domains.device("a1", "publisher"), 1, 2)
@@ -78,8 +86,9 @@ def test_a_child_of_a_shared_type_stays_at_home() -> None:
     assert session.waiting == 0
 
 
-def test_interest_goes_with_the_last_subscription() -> None:
-    domains = Domains({"alpha": ["a1", "a2"], "beta": ["b1"]})
+@pytest.mark.parametrize("method", METHODS)
+def test_interest_goes_with_the_last_subscription(method: Method) -> None:
+    domains = Domains({"alpha": ["a1", "a2"], "beta": ["b1"]}, method=method)
     reader = domains.subscriber("b1", "reader")
     assert domains.nodes["a1"].member.rows()["beta"]["filters"] == 2
     reader.unsubscribe_all()

@@ -297,8 +297,8 @@ class BrokerRole(StatefulRole):
             return None
         name = self._settings.event_server or self._federation.gateway or self._state.server
         servers = (name,) if self._member is None else tuple(self._member.domain.settings.present)
-        epoch = max(1, self._state.wall_us, wall_us())
-        return self._federation.parts(name, servers, self._channels, random, reset_key, epoch)
+        epoch_ms = max(self._state.wall_us, wall_us()) // 1_000
+        return self._federation.parts(name, servers, self._channels, random, reset_key, epoch_ms)
 
     def begin(self, now: float) -> Sequence[Output]:
         """Register, and renew the sessions of the log; start the matching engine, if that is ours."""

@@ -73,22 +73,26 @@ class OwnFederation:
         channels: OwnChannels | None,
         random: RandomSource,
         reset_key: bytes,
-        epoch: int,
+        epoch_ms: int,
     ) -> FederationParts:
         """Return the part of this server, and as a gateway its links to other domains.
 
         :param servers: all servers of the domain
-        :param epoch: identifies this life of the server
-        :raises ConfigurationError: a gateway is no server of the domain
+        :param epoch_ms: time of the start, which identifies this life of the server
+        :raises ConfigurationError: a gateway is no server of the domain, or a type has a method that servers lack
         """
         federation = self.federation
+        if trees := [each for each in federation.types if federation.method_of(each) == "tree"]:
+            raise ConfigurationError(
+                f"federation: {trees[0]} has the method tree, which servers do not have; use multicast or rendezvous"
+            )
         if strangers := [each for each in federation.gateways if each not in servers]:
             raise ConfigurationError(
                 f"federation: its gateway {strangers[0]} is no server of the domain; name gateways as in event_domain"
             )
         lineage = Hierarchy({}).lineage if channels is None else channels.lineage
         member = FederationMember(
-            self._parameters(server, servers), lineage, itertools.count(FIRST_CIRCUIT).__next__, epoch=epoch
+            self._parameters(server, servers), lineage, itertools.count(FIRST_CIRCUIT).__next__, epoch=epoch_ms
         )
         if self.gateway is None or self.key is None:
             return FederationParts(member)

@@ -1,0 +1,94 @@
+"""Domains of one server each that share events, on loopback, and agents at them (SPEC M-01, S-01)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import wanderbus
+from tests.api.federated_domains import FederatedDomains
+from tests.api.world import SUBJECT, nothing_more, numbers, run, service
+from wanderbus.parameters.broker import BrokerConfig
+
+NAMES = ("alpha.test", "beta.test", "gamma.test")
+
+
+async def settled(server: wanderbus.Server, filters: int) -> None:
+    """Wait until all foreign domains have so many filters at a server together."""
+
+    async def is_settled() -> bool:
+        rows = service(server).machine.federation_rows()
+        return sum(each["filters"] for each in rows) == filters and all(
+            each["is_settled"] for each in rows if each["filters"]
+        )
+
+    while not await is_settled():
+        await asyncio.sleep(0.01)
+
+
+def test_s01_events_reach_subscribers_of_all_domains_once_and_in_order(tmp_path: Path) -> None:
+    domains = FederatedDomains(tmp_path, NAMES)
+
+    async def story() -> None:
+        async with domains.servers() as servers, AsyncExitStack() as stack:
+            readers = []
+            for name in NAMES:
+                agent = await stack.enter_async_context(domains.agent(name))
+                readers.append(await stack.enter_async_context(agent.subscribe(SUBJECT, "n >= 5")))
+            await settled(servers["alpha.test"], 2)
+            bob = await stack.enter_async_context(domains.agent("alpha.test", "bob"))
+            for number in range(30):
+                await bob.publish(SUBJECT, {"n": number})
+            for reader in readers:
+                assert await numbers(reader, 25) == list(range(5, 30))
+                await nothing_more(reader)
+            rows = {row["domain"]: row for row in service(servers["alpha.test"]).machine.federation_rows()}
+            assert {name: row["sent"] for name, row in rows.items()} == {"beta.test": 25, "gamma.test": 25}
+
+    run(story())
+
+
+def test_events_wait_for_a_domain_whose_server_is_down(tmp_path: Path) -> None:
+    domains = FederatedDomains(tmp_path, NAMES[:2])
+
+    async def story() -> None:
+        async with domains.server("alpha.test") as alpha, domains.agent("alpha.test", "bob") as bob:
+            async with (
+                domains.server("beta.test"),
+                domains.agent("beta.test") as agent,
+                agent.subscribe(SUBJECT, "", keep=True) as reader,
+            ):
+                await settled(alpha, 1)
+                await bob.publish(SUBJECT, {"n": 0})
+                assert await numbers(reader, 1) == [0]
+            for number in range(1, 20):
+                await bob.publish(SUBJECT, {"n": number})
+            async with (
+                domains.server("beta.test"),
+                domains.agent("beta.test") as agent,
+                agent.subscribe(SUBJECT, "", keep=True) as reader,
+            ):
+                assert await numbers(reader, 19) == list(range(1, 20))
+                await nothing_more(reader)
+
+    run(story())
+
+
+def test_an_operator_sees_the_foreign_domains(tmp_path: Path) -> None:
+    domains = FederatedDomains(tmp_path, NAMES[:2])
+
+    async def story() -> None:
+        broker = BrokerConfig(roles={"sip:bob@alpha.test": "operator"})
+        async with (
+            domains.server("alpha.test", broker=broker) as alpha,
+            domains.server("beta.test"),
+            domains.agent("beta.test") as agent,
+            agent.subscribe(SUBJECT),
+        ):
+            await settled(alpha, 1)
+            async with domains.agent("alpha.test", "bob") as bob:
+                (row,) = [each async for each in bob.operator.foreign_domains()]
+        assert (row.domain, row.is_linked, row.is_settled, row.filters, row.trouble) == ("beta.test", True, True, 1, "")
+
+    run(story())
