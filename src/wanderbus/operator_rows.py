@@ -242,8 +242,9 @@ class ServerInfo(msgspec.Struct, frozen=True):
 class DomainInfo(msgspec.Struct, frozen=True):
     """A foreign domain, as a gateway of the own one sees it.
 
-    ``is_linked`` tells whether this gateway has the link to it, and ``is_settled`` whether all servers here have its
-    ``filters``, of which there are so many in all. ``sent`` are the events that went there in this life of the
+    ``is_linked`` tells whether this gateway has the link to it, ``is_in_turn`` whether it should have it, as far as it
+    knows: the other domain may have chosen another gateway. ``is_settled`` tells whether all servers here have
+    its ``filters``, of which there are so many in all. ``sent`` are the events that went there in this life of the
     gateway, ``waiting`` those from there that are not durable yet. The others from there were ``published``,
     ``repeated``, ``refused`` for good, of a type that is ``not_received``, or ``lost`` there before they were sent.
     ``awaited`` are servers of the own domain whose interest is not known yet: until then the other domain is told
@@ -252,6 +253,7 @@ class DomainInfo(msgspec.Struct, frozen=True):
 
     domain: str
     is_linked: bool = False
+    is_in_turn: bool = True
     is_known: bool = False
     is_settled: bool = False
     filters: int = 0

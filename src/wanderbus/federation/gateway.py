@@ -92,6 +92,7 @@ class Gateway:
         self._name = name
         self._before = frozenset(gateways[: gateways.index(name)])
         """Gateways here whose turn comes before this one's."""
+        self._is_only = len(gateways) == 1
         self._routing_settings = routing
         self._routing_epoch = epoch
         self._routing = FilterRouting(routing, epoch=epoch)
@@ -195,6 +196,10 @@ class Gateway:
             else:
                 self._imported(domain, each.dropped(now))
         return self._take()
+
+    def _is_in_turn(self, domain: str) -> bool:
+        """Return whether this gateway should have the link to a domain, for all that it knows."""
+        return not self._before & self._up if domain in self._choices else self._is_only
 
     def _take_turn(self, now: float) -> None:
         """Open or leave the links that this domain opens, as it is this gateway's turn or not."""
@@ -378,6 +383,7 @@ class Gateway:
         return {
             name: {
                 "is_linked": name in self._links,
+                "is_in_turn": self._is_in_turn(name),
                 "is_known": self._known.get(name, frozenset()) >= each.sends,
                 "is_settled": self._exports[name].is_settled,
                 "filters": sum(one.subscriptions for one in self._exports[name].statuses()),

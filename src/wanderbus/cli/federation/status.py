@@ -9,13 +9,13 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
 from wanderbus.cli.operator.listings import Columns, aligned
-from wanderbus.cli.output import print_json, print_line, print_lines, run_async
+from wanderbus.cli.output import print_json, print_lines, run_async
 from wanderbus.event_text import escaped
 from wanderbus.operator_rows import DomainInfo
 
 _COLUMNS: Final[Columns] = {
     "domain": lambda row: row.domain,
-    "link": lambda row: "yes" if row.is_linked else "no",
+    "link": lambda row: "yes" if row.is_linked else "no" if row.is_in_turn else "standby",
     "filters": lambda row: row.filters if row.is_settled else f"{row.filters}+",
     "sent": lambda row: row.sent,
     "published": lambda row: row.published,
@@ -30,11 +30,11 @@ _COLUMNS: Final[Columns] = {
 def status(*, connection: ConnectionOptions, json: AsJson = False) -> None:
     """Show a line for each foreign domain, as the gateway that is asked sees it; above them, what is wrong.
 
-    Needs the role of operator elsewhere than at the gateway's own computer. Exit status 1 if a domain has no link here.
-    Columns: the domain; whether this gateway has the link to it; its filters at the servers of the own domain, with +
-    while some do not count yet; events that were sent to it; and of those that came from it, those that were published
-    here, wait to be, had come before, were refused for good or are of a type that is not received, or were lost there.
-    Counts begin with each start of the gateway.
+    Needs the role of operator elsewhere than at the gateway's own computer. Exit status 1 if a domain lacks a link.
+    Columns: the domain; whether this gateway has the link to it, or stands by for another one; its filters at the
+    servers of the own domain, with + while some do not count yet; events that were sent to it; and of those that came
+    from it, those that were published here, wait to be, had come before, were refused for good or are of a type that is
+    not received, or were lost there. Counts begin with each start of the gateway.
 
     Example: wanderbus federation status --data-dir data
     """
@@ -46,19 +46,27 @@ def status(*, connection: ConnectionOptions, json: AsJson = False) -> None:
     rows = run_async(ask())
     for row in rows if json else ():
         print_json(row)
-    if not json and not rows:
-        print_line("this server is no gateway to other domains")
-    elif not json:
-        print_lines("\n".join([*_problems(rows), *aligned(rows, _COLUMNS)]))
-    if not all(row.is_linked for row in rows):
+    if not json:
+        print_lines("\n".join(shown(rows)))
+    if any(_lacks_link(row) for row in rows):
         raise typer.Exit(1)
+
+
+def shown(rows: Sequence[DomainInfo]) -> list[str]:
+    """Return the lines about the foreign domains of a gateway: what is wrong, and a table."""
+    return [*_problems(rows), *aligned(rows, _COLUMNS)] if rows else ["this server is no gateway to other domains"]
 
 
 def _problems(rows: Sequence[DomainInfo]) -> Iterator[str]:
     for awaited in {row.awaited for row in rows if row.awaited}:
         yield f"other domains are told nothing yet: the interest of {' and '.join(awaited)} is not known here"
     for row in rows:
-        if not row.is_linked:
-            yield f"{escaped(row.domain)} has no link here: {escaped(row.trouble) or 'another gateway may have it'}"
+        if _lacks_link(row):
+            reason = escaped(row.trouble) or "none of its gateways has answered yet"
+            yield f"{escaped(row.domain)} has no link: {reason}"
         if row.lost:
             yield f"{escaped(row.domain)} has lost {row.lost} events before they were sent; its bounds are too low"
+
+
+def _lacks_link(row: DomainInfo) -> bool:
+    return not row.is_linked and (row.is_in_turn or bool(row.trouble))
