@@ -36,6 +36,7 @@ SHARED_OUT = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]  # eac
 OVERLAPPED = ["-n", str(min((os.cpu_count() or 1) + 1, 8)), "--dist", "loadfile"]
 # So do those with Spark, and while one process waits for Java, the other may compute.
 SPARK = ["-n", "2", "--dist", "loadfile"]
+SPARK_ROOMS = ["tests/spark", "tests/cli", "tests/conformance"]  # each worker collects these instead of all rooms
 # Tests create and delete tens of thousands of files and wait for the disk: in memory, where there is enough of it.
 # Those of the test of a cluster take 6 GB for a while, since each worker unpacks an environment for each job.
 MEMORY_FILES, MEMORY_BYTES_MIN = "/dev/shm", 12 << 30
@@ -262,7 +263,8 @@ def test(arguments: list[str]) -> None:
         return
     check_sources()
     # Integration tests come last, where it is quieter.
-    with meanwhile("Spark tests", ["-m", "pytest", "-q", *SLOWEST, *SPARK, "-m", "spark and not interop"]):
+    which = ["-m", "spark and not interop", *SPARK_ROOMS]
+    with meanwhile("Spark tests", ["-m", "pytest", "-q", *SLOWEST, *SPARK, *which]):
         unit_tests([])
         simulate_shortly()
         which = ["-m", "integration and not spark and not interop"]

@@ -6,6 +6,7 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -233,6 +234,13 @@ def test_each_test_runs_in_one_part(do: Any, monkeypatch: pytest.MonkeyPatch) ->
     for integration, spark in product((False, True), repeat=2):
         marks = {"integration": integration, "spark": spark, "interop": False}
         assert [eval(each, marks) for each in chosen].count(True) == 1, marks
+
+
+def test_rooms_with_spark_are_those_that_its_part_collects(do: Any, root: Path) -> None:
+    needs_spark = re.compile(r"mark\.spark\b|\bspark: SparkSession")
+    files = [path.relative_to(root) for path in (root / "tests").rglob("test_*.py")]
+    rooms = {"/".join(each.parts[:2]) for each in files if needs_spark.search((root / each).read_text("utf-8"))}
+    assert rooms - {"tests/house", "tests/interop"} == set(do.SPARK_ROOMS)
 
 
 @pytest.mark.parametrize(
