@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from wanderbus.evaluation import simulated
@@ -19,6 +20,7 @@ from wanderbus.evaluation.remedies import REMEDIES
 from wanderbus.pipeline.grids import run_points
 
 pytestmark = pytest.mark.spark
+EVENTS = 200
 
 
 def some_work() -> Callable[[str], list[str]]:
@@ -33,8 +35,10 @@ def some_work() -> Callable[[str], list[str]]:
 
 
 def mobility_jobs() -> list[simulated.Job]:
-    remedies = [(one.cell, one.experiment(4.0), seed) for one in REMEDIES[:3] for seed in (1, 2)]
-    return [*remedies, *((Cell(100, 20), Experiment(each, events=200), 1) for each in Outage)]
+    remedies = [
+        (one.cell, replace(one.experiment(4.0), events=EVENTS), seed) for one in REMEDIES[:3] for seed in (1, 2)
+    ]
+    return [*remedies, *((Cell(100, 20), Experiment(each, events=EVENTS), 1) for each in Outage)]
 
 
 def merging_jobs() -> list[measuring.Job]:
