@@ -16,10 +16,8 @@ from wanderbus.pipeline.engine.query import load_in_workers
 
 pytestmark = pytest.mark.integration
 
-COMBINATIONS = [
-    Combination(Placement(1, 1), "perfect", engines=(0, 1)),
-    Combination(APART, "imperfect", engines=(2,), model="decentralised"),
-]
+TWO_ENGINES = Combination(Placement(1, 1), "perfect", engines=(0, 1))
+DECENTRALISED = Combination(APART, "imperfect", engines=(2,), model="decentralised")
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +27,28 @@ def warm(spark: SparkSession) -> SparkSession:
     return spark
 
 
-@pytest.fixture(params=COMBINATIONS, ids=str)
+@pytest.fixture(params=[DECENTRALISED], ids=str)
 def conditions(
     request: pytest.FixtureRequest, tmp_path: Path, warm: SparkSession, pace_of_spark: None
 ) -> Iterator[Conditions]:
-    """A domain with one of the combinations."""
+    """A domain of this kind."""
     made = request.param.conditions(tmp_path, lambda: EngineOnSpark(warm))
     yield made
     made.kill_engine()
 
 
 class TestDelivery(DomainDelivery):
-    """Engines on Spark."""
+    """An engine on Spark beside the server that the events of a decentralised channel arrive at."""
+
+
+@pytest.mark.parametrize("conditions", [TWO_ENGINES], ids=str, indirect=True)
+class TestTwoEngines:
+    """Two engines in one session: what a domain of ordered channels has of its own, and what begins a query again."""
+
+    test_t06_every_match_comes_once_and_in_order = DomainDelivery.test_t06_every_match_comes_once_and_in_order
+    test_t06_an_engine_that_is_killed_misses_and_repeats_nothing = (
+        DomainDelivery.test_t06_an_engine_that_is_killed_misses_and_repeats_nothing
+    )
+    test_t06_history_goes_on_where_it_was_when_servers_are_started_again = (
+        DomainDelivery.test_t06_history_goes_on_where_it_was_when_servers_are_started_again
+    )
