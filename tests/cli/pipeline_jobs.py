@@ -11,6 +11,9 @@ from faults.process_tree import is_running
 from wanderbus.errors import WanderbusError
 
 WAIT_S = 300.0
+POLL_S = 0.2
+"""Pause between two looks: one reads all tables of a lake, or a log, beside the job that is to get there."""
+
 GONE_S_MAX = 90.0
 """Longest time until the processes of a killed job are gone: Java ends with the pipe to its driver."""
 
@@ -32,7 +35,7 @@ def wait_for(condition: Callable[[], bool], job: subprocess.Popen[str]) -> None:
     while not condition():
         assert job.poll() is None, job.communicate()
         assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+        time.sleep(POLL_S)
 
 
 def wait_until_gone(pids: set[int]) -> None:
