@@ -1,4 +1,4 @@
-"""Remedies under random outages, in virtual time with fixed seeds (SPEC S-08)."""
+"""Remedies under random outages, in virtual time with a fixed seed (SPEC S-08)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wanderbus.evaluation.remedies import BUFFERS, NONE, RATES, REMEDIES, Remedi
 from wanderbus.evaluation.simulated import SimulatedRun, run_one
 
 OUTAGE_S = 9.9
-SEEDS = range(1, 4)
+SEEDS = (1,)
 
 
 def measured(remedy: Remedy) -> Remedied:
@@ -36,14 +36,14 @@ def test_all_remedies_of_a_seed_are_held_to_the_same_outages() -> None:
 @pytest.mark.integration
 def test_s08_a_larger_buffer_loses_less_and_a_large_one_nothing(without: Remedied) -> None:
     larger, largest = measured(Remedy(buffer=200)), measured(BUFFERS[-1])
-    assert without.mean_percent > larger.mean_percent > largest.mean_percent == 0.0, f"seeds {SEEDS}"
+    assert without.mean_percent > larger.mean_percent > largest.mean_percent == 0.0, f"seed {SEEDS[0]}"
     assert without.unaccounted == larger.unaccounted == largest.unaccounted == 0
 
 
 @pytest.mark.integration
 def test_s08_a_limited_rate_loses_a_smaller_share_and_a_low_one_nothing(without: Remedied) -> None:
     limited, lowest = measured(Remedy(rate_per_s=15.0)), measured(RATES[-1])
-    assert without.mean_percent > limited.mean_percent > lowest.mean_percent == 0.0, f"seeds {SEEDS}"
+    assert without.mean_percent > limited.mean_percent > lowest.mean_percent == 0.0, f"seed {SEEDS[0]}"
     assert without.unaccounted == limited.unaccounted == lowest.unaccounted == 0
 
 
