@@ -318,7 +318,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (take_arrivals_from_before_the_cut, " twice", (4, 19)),
     (begin_at_the_end_of_the_log, " has missed ", (3, 4)),
     (fence_without_waiting_for_the_heads, " has missed ", (4, 14)),
-    (fence_without_what_was_sent_directly, " has missed ", (14,)),
+    (fence_without_what_was_sent_directly, " has missed ", (102,)),
     (say_that_nothing_was_sent, " has missed ", (4, 14)),
     (cut_both_models_at_one_number, " has missed ", (14, 29)),
     (cut_at_the_heads, " twice", (2, 14)),
