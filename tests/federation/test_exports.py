@@ -109,6 +109,7 @@ def test_no_circuit_is_open_before_the_link_and_the_server_are_there() -> None:
 
 def test_an_event_is_acknowledged_at_the_server_once_the_domain_has_taken_it() -> None:
     server = Server()
+    server.want(interest("x > 5"))
     server.begin()
     server.event(1)
     server.event(2)
@@ -120,6 +121,7 @@ def test_an_event_is_acknowledged_at_the_server_once_the_domain_has_taken_it() -
 
 def test_an_event_of_a_child_is_passed_over_in_its_turn() -> None:
     server = Server()
+    server.want(interest("x > 5"))
     server.begin()
     server.event(1, "Child")
     assert server.acknowledged() == [1]
@@ -142,6 +144,7 @@ def test_a_loss_is_told_in_its_turn() -> None:
 
 def test_an_acknowledgement_of_more_than_was_sent_reaches_no_further() -> None:
     server = Server()
+    server.want(interest("x > 5"))
     server.begin()
     server.event(1)
     server.acknowledge(100)
@@ -151,6 +154,7 @@ def test_an_acknowledgement_of_more_than_was_sent_reaches_no_further() -> None:
 
 def test_a_circuit_that_the_server_closes_is_opened_again_after_a_pause() -> None:
     server = Server()
+    server.want(interest("x > 5"))
     server.begin()
     server.event(1)
     server.apply(server.exports.from_server("a1", CircuitClosed(1, "kicked"), 5.0))
@@ -185,7 +189,19 @@ def test_circuits_close_with_the_link_to_the_domain() -> None:
 def test_the_session_goes_on_where_its_server_says() -> None:
     server = Server()
     server.taken = 57
+    server.want(interest("x > 5"))
     server.begin()
     assert server.acknowledged() == [57]
     server.event(58)
     assert [each.number for each in server.for_domain] == [58]
+
+
+def test_an_event_of_a_type_that_is_sent_and_not_wanted_is_passed_over() -> None:
+    server = Server()
+    server.begin()
+    server.event(1)
+    server.want(interest("x > 5"))
+    server.event(2)
+    server.want(removed=(interest("x > 5"),))
+    server.event(3)
+    assert [each.number for each in server.for_domain] == [2]

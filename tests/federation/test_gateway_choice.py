@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanderbus.federation.gateway_choice import SWITCH_S, GatewayChoice, domain_of_link, link_name
+from wanderbus.federation.gateway_choice import SWITCH_S, GatewayChoice, domain_of_link, epoch_of, link_name
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
 
@@ -56,3 +56,13 @@ def test_a_gateway_that_is_not_in_turn_keeps_no_link() -> None:
     assert choice.stop() == [DisconnectServer("beta/b1"), CancelTimer(TIMER)]
     assert choice.timer_fired(3.0) == []
     assert choice.start(4.0)[0] == ConnectServer("beta/b1")
+
+
+def test_two_gateways_of_a_domain_have_no_epoch_in_common() -> None:
+    lives = {(life, place): epoch_of(life, place) for life in range(1, 20) for place in range(3)}
+    assert len({*lives.values()}) == len(lives)
+    assert epoch_of(2, 1) < epoch_of(3, 0)
+    for known in range(epoch_of(1, 0), epoch_of(4, 0)):
+        first, second = epoch_of(1, 0, known), epoch_of(1, 1, known)
+        assert min(first, second) > known
+        assert first != second

@@ -29,6 +29,9 @@ class CircuitHost:
         self._new_link = new_link
         self._links: dict[HostedCircuit, int] = {}
         self._circuits: dict[int, HostedCircuit] = {}
+        self._of_domain: dict[str, HostedCircuit] = {}
+        """The last circuit for each domain; the broker has no other one, since a device has one link."""
+        self._replaced: list[tuple[int, CircuitClosed]] = []
 
     def has(self, link: int) -> bool:
         """Return whether a link of the broker is that of a circuit."""
@@ -43,12 +46,19 @@ class CircuitHost:
             case CircuitOpened(domain=domain) if circuit not in self._links:
                 link = self._links[circuit] = self._new_link()
                 self._circuits[link] = circuit
+                self._replace(self._of_domain.get(domain))
+                self._of_domain[domain] = circuit
                 return [LinkOpened(link, domain_user(domain, self._domain), DEVICE, is_server=True)]
             case CircuitMessage(payload=payload) if (known := self._links.get(circuit)) is not None:
                 return [MessageArrived(known, payload)]
             case CircuitClosed(reason=reason):
                 return self._close([circuit], reason)
         return ()
+
+    def take_replaced(self) -> list[tuple[int, CircuitClosed]]:
+        """Return the ends of circuits that others have replaced, each with the link between servers to send it on."""
+        replaced, self._replaced = self._replaced, []
+        return replaced
 
     def link_closed(self, peer_link: int, reason: str) -> Sequence[LinkClosed]:
         """Close all circuits of a link between servers that has closed."""
@@ -61,6 +71,12 @@ class CircuitHost:
             return circuit.peer_link, CircuitMessage(circuit.number, output.payload)
         del self._circuits[output.link], self._links[circuit]
         return circuit.peer_link, CircuitClosed(circuit.number, output.reason)
+
+    def _replace(self, former: HostedCircuit | None) -> None:
+        """Forget a circuit whose link the broker replaces by that of another one for the same domain."""
+        if former is not None and (link := self._links.pop(former, None)) is not None:
+            del self._circuits[link]
+            self._replaced.append((former.peer_link, CircuitClosed(former.number, "another gateway has a circuit")))
 
     def _close(self, circuits: Sequence[HostedCircuit], reason: str) -> list[LinkClosed]:
         closed = []

@@ -15,7 +15,7 @@ from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, interests_of
 from wanderbus.channels.interest.interest_set import InterestSet, Wanted
 from wanderbus.channels.interest.interest_source import InterestSource
-from wanderbus.channels.interest.messages import FromReceiver, FromSender, NumberedFilter, Stream
+from wanderbus.channels.interest.messages import FromReceiver, FromSender, InterestChanged, NumberedFilter, Stream
 from wanderbus.channels.interest.outgoing_stream import SendToServer
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.filters import Filter
@@ -116,7 +116,8 @@ class DomesticTable:
         self._local = LocalInterest(types)
         self._streams = IncomingStreams()
         self._set = InterestSet()
-        self._ids: dict[tuple[Route, int], list[Hashable]] = {}
+        self._ids: dict[Route, dict[int, list[Hashable]]] = {}
+        """Ids of what each filter of a stream wants, by its number."""
 
     @property
     def awaited(self) -> tuple[str, ...]:
@@ -147,13 +148,23 @@ class DomesticTable:
         result = self._streams.receive(server, message, now)
         if self._streams.is_current(route):
             self._unknown.pop(server, None)
+        if isinstance(message, InterestChanged) and message.previous:
+            return result.answer, self._change(route, [each.number for each in result.removed], result.added)
+        # The whole may have the same filters under other numbers: those of a later life.
+        return result.answer, self._change(route, list(self._ids.get(route, ())), self._streams.filters(route))
+
+    def _change(self, route: Route, gone: Iterable[int], new: Iterable[NumberedFilter]) -> InterestChange:
+        """Replace filters of a stream, by their numbers; return the change of what the domain wants."""
+        ids = self._ids.setdefault(route, {})
+        removed = [each for number in gone for each in ids.pop(number, ())]
         added: dict[Hashable, Wanted] = {}
-        removed: list[Hashable] = [one for each in result.removed for one in self._ids.pop((route, each.number), [])]
-        for each in result.added:
+        for each in new:
             wanted = _wanted(route, each)
-            self._ids[route, each.number] = list(wanted)
+            ids[each.number] = list(wanted)
             added |= wanted
-        return result.answer, self._set.update(added, [each for each in removed if each not in added])
+        if not (added or removed):
+            return InterestChange()
+        return self._set.update(added, [each for each in removed if each not in added])
 
     def go_on(self) -> InterestChange:
         """Go on with a change that takes several turns."""

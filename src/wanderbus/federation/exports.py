@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -82,6 +83,8 @@ class Exports:
         self._is_begun = False
         self._circuits: dict[str, ExportCircuit] = {}
         self._names: dict[Interest, str] = {}
+        self._filters: Counter[str | None] = Counter()
+        """Number of filters of each type."""
         self._last_name = 0
         self._outputs: list[ExportOutput] = []
         self.sent = 0
@@ -134,11 +137,16 @@ class Exports:
             if each.subject in self._types and each not in self._names:
                 self._last_name += 1
                 self._names[each] = name = str(self._last_name)
+                self._filters[each.subject] += 1
                 added[name] = ((each.subject, filter_of(each.conjunction)),)
-        removed = tuple([self._names.pop(each) for each in change.removed if each in self._names])
+        removed = tuple([self._forget(each) for each in change.removed if each in self._names])
         if added or removed:
             self._step([OrderedInterestChanged(added, removed)], now)
         return self._take()
+
+    def _forget(self, interest: Interest) -> str:
+        self._filters[interest.subject] -= 1
+        return self._names.pop(interest)
 
     def from_server(self, server: str, message: CircuitMessage | CircuitClosed, now: float) -> list[ExportOutput]:
         """Take a message of a server on the circuit to it."""
@@ -225,11 +233,11 @@ class Exports:
                     pass  # a report about channels, which concern the own domain alone
 
     def _forward(self, arrived: EventArrived, now: float) -> None:
-        """Send an event to the foreign domain, or pass over one of a type that it may not have, such as a child's."""
+        """Send an event to the foreign domain, or pass over one of a type that it does not want, such as a child's."""
         server = arrived.leader
         if (circuit := self._circuits.get(server)) is None:
             return
-        is_skipped = arrived.event.subject not in self._types
+        is_skipped = not self._filters[arrived.event.subject]
         sent = SentPlace(arrived.epoch, arrived.number, is_skipped)
         if is_skipped and not circuit.unacknowledged:
             self._acknowledge(server, sent, now)

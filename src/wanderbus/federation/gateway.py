@@ -23,7 +23,7 @@ from wanderbus.federation.domestic_interest import DomesticTable, ReceivedTypes
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
 from wanderbus.federation.exports import Exports
 from wanderbus.federation.filter_routing import FilterRouting
-from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
+from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, epoch_of, link_name
 from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import Imports
 from wanderbus.federation.messages import FederationOutput, ForeignEventsLost, ForeignTrouble, ForForeignLinks
@@ -58,6 +58,9 @@ GatewayOutput = FederationOutput | ToServer
 """Outputs: those of the whole, and messages for circuits."""
 
 OfForeignLinks = ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | PeerUnreachable | ServerReachable
+
+REPLACED: Final = "another link replaces it"
+"""Reason for which a link to a foreign domain is closed when the other side has opened a newer one."""
 
 TURN_S: Final = 0.01
 """Pause between two turns of a change that takes several: others are served meanwhile."""
@@ -94,8 +97,8 @@ class Gateway:
         """Gateways here whose turn comes before this one's."""
         self._is_only = len(gateways) == 1
         self._routing_settings = routing
-        self._routing_epoch = epoch
-        self._routing = FilterRouting(routing, epoch=epoch)
+        self._life, self._place = epoch, gateways.index(name)
+        self._routing = FilterRouting(routing, epoch=epoch_of(epoch, self._place))
         self._table = DomesticTable([each for each in servers if each != name], types)
         self._domains = {each.name: each for each in domains}
         self._choices = {
@@ -227,7 +230,7 @@ class Gateway:
                 else:
                     if (former := self._links.get(domain)) is not None:
                         self._unlinked(domain, now)
-                        self._outputs.append(ForForeignLinks(CloseServerLink(former, "another link replaces it")))
+                        self._outputs.append(ForForeignLinks(CloseServerLink(former, REPLACED)))
                     self._links[domain] = link
                     if is_ours:
                         self._choose(self._choices[domain].opened(server))
@@ -294,8 +297,8 @@ class Gateway:
                 case WantedKnown(domain=domain, types=types):
                     self._known[domain] = self._known.get(domain, frozenset()) | types
                     self._begin(domain, now)
-                case RoutingSuperseded(epoch=known):
-                    self._begin_again(known, now)
+                case RoutingSuperseded(epoch=later):
+                    self._begin_again(later, now)
                     return
                 case RoutingFailed(domain=domain, reason=reason):
                     self._close(domain, reason)
@@ -315,10 +318,9 @@ class Gateway:
 
     def _begin_again(self, known: int, now: float) -> None:
         """Begin to route filters in a later life than the one that another domain knows: a gateway here was before."""
-        self._routing_epoch = max(known, self._routing_epoch) + 1
         self._known.clear()
         self._doubtful = {name: set(exports.interests()) for name, exports in self._exports.items()}
-        self._routing = FilterRouting(self._routing_settings, epoch=self._routing_epoch)
+        self._routing = FilterRouting(self._routing_settings, epoch=epoch_of(self._life, self._place, known))
         self._route([OwnInterestChanged(InterestChange(tuple(self._table.wanted())))], now)
         self._route([DomainLinked(each) for each in self._links], now)
 

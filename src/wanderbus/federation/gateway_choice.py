@@ -12,6 +12,9 @@ from typing import Final
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
 
+GATEWAYS_MAX: Final = 256
+"""Gateways of a domain at most."""
+
 SWITCH_S: Final = 3.0
 """Time without a link after which the next gateway of a domain is tried, and after which a silent gateway here is
 replaced by the next one."""
@@ -27,6 +30,17 @@ def link_name(domain: str, gateway: str) -> str:
 def domain_of_link(name: str) -> str:
     """Return the domain of the gateway with this name."""
     return name.rpartition("/")[0]
+
+
+def epoch_of(life: int, place: int, known: int = 0) -> int:
+    """Return the epoch of the filters that a gateway sends, above the one that others ``known``.
+
+    It rises with each life. Two gateways never use the same: to others it would be one life, with one table.
+
+    :param place: place of the gateway among those of its domain
+    """
+    own = life * GATEWAYS_MAX + place % GATEWAYS_MAX
+    return own if own > known else own + ((known - own) // GATEWAYS_MAX + 1) * GATEWAYS_MAX
 
 
 class GatewayChoice:

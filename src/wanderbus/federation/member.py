@@ -129,13 +129,20 @@ class FederationMember:
 
     def _on_broker(self, output: SendOnLink | LinkDropped, now: float) -> None:
         if self._host.has(output.link):
-            link, answer = self._host.answer(output)
-            if link == _HERE:
-                self._loop.append((False, answer))
-            else:
-                self._outputs.append(SendOnServerLink(link, circuit_messages.encode(answer)))
+            self._to_gateway(*self._host.answer(output))
         elif self._gateway is not None:
             self._route(self._gateway.from_broker(output, now))
+
+    def _take_circuit(self, link: int, message: CircuitOpened | CircuitMessage | CircuitClosed) -> None:
+        self._outputs += self._host.take(link, message)
+        for peer_link, closed in self._host.take_replaced():
+            self._to_gateway(peer_link, closed)
+
+    def _to_gateway(self, link: int, message: CircuitMessage | CircuitClosed) -> None:
+        if link == _HERE:
+            self._loop.append((False, message))
+        else:
+            self._outputs.append(SendOnServerLink(link, circuit_messages.encode(message)))
 
     # Links to servers of the own domain --------------------------------------------------------------------------
 
@@ -168,9 +175,9 @@ class FederationMember:
                     self._on_interest(server, link, decode_interest(payload), is_own=is_own, now=now)
                 case CircuitOpened():
                     if not is_own:
-                        self._outputs += self._host.take(link, message)
+                        self._take_circuit(link, message)
                 case CircuitMessage() | CircuitClosed() if not is_own:
-                    self._outputs += self._host.take(link, message)
+                    self._take_circuit(link, message)
                 case CircuitMessage() | CircuitClosed() if self._gateway is not None:
                     self._route(self._gateway.from_server(server, message, now))
         except RemoteProtocolError as error:
@@ -212,7 +219,7 @@ class FederationMember:
         while self._loop:
             is_from_gateway, message = self._loop.popleft()
             if is_from_gateway:
-                self._outputs += self._host.take(_HERE, message)
+                self._take_circuit(_HERE, message)
             elif self._gateway is not None and not isinstance(message, CircuitOpened):
                 self._route(self._gateway.from_server(self._server, message, now))
 

@@ -40,13 +40,12 @@ class WantedInterests:
         """Apply what a message on ``route`` has changed; its filters are those of ``domain``."""
         if result.answer is not None:
             self._news[domain] = None
-        if not (result.added or result.removed):
-            return
         key = way, domain, route
         if isinstance(message, InterestChanged) and message.previous and key in self._routes:
             removed = [each.number for each in result.removed]
             self._change(key, domain, removed, result.added, may)
         else:
+            # The whole may have the same filters under other numbers: those of a later life.
             self._change(key, domain, list(self._routes.get(key, ())), tables.filters(route), may)
 
     def drop(self, way: str, domain: str, route: Route) -> None:
