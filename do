@@ -64,6 +64,7 @@ SOAK = (
     ("simulation of restored servers", ["wanderbus", "sim", "--layer", "restore", "--seeds"], "60", "2000"),
     ("simulation of moved channels", ["wanderbus", "sim", "--layer", "moved", "--seeds"], "40", "1000"),
     ("simulation of channel groups that move", ["wanderbus", "sim", "--layer", "groups", "--seeds"], "40", "2000"),
+    ("simulation of domains that share events", ["wanderbus", "sim", "--layer", "federation", "--seeds"], "40", "2000"),
     ("simulation of servers that join and leave", ["wanderbus", "sim", "--layer", "grown", "--seeds"], "40", "2000"),
     ("simulation of sessions that move", ["wanderbus", "sim", "--layer", "handover", "--seeds"], "60", "2000"),
     ("simulation of the mobility matrix", ["wanderbus", "sim", "--layer", "matrix", "--seeds"], "240", "12000"),

@@ -37,6 +37,7 @@ def sim(
             " interest: filters between the servers of a domain. links: links between these."
             " ordered, decentralised: servers that share the channels of a domain, in either model."
             " moved: the same while the models and leaders of channels change."
+            " federation: several domains that share events."
             " matrix: the cell of the mobility matrix that belongs to the seed."
         ),
     ] = Layer.BROKER,
@@ -55,8 +56,9 @@ def sim(
     hold, and data take the relay only where there is no direct path. Over weeks, lifetimes, restrictions and queue
     bounds hold while users come and go, clocks are set and the broker crashes. Between servers, no event is delivered
     before its cause, no table lacks interest that counts, and links deliver in order and to servers only. An ordered
-    domain delivers each event once, in the order of its channel, to all who subscribed before. Exit status 1 if a
-    guarantee was broken; each failure prints the command that replays it.
+    domain delivers each event once, in the order of its channel, to all who subscribed before. Domains that share
+    events do so too, and nothing crosses that nobody wants. Exit status 1 if a guarantee was broken; each failure
+    prints the command that replays it.
 
     Example: wanderbus sim --seeds 50 --first-seed 1000
     """

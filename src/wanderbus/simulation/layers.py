@@ -13,6 +13,7 @@ from wanderbus.simulation.domains.group_scenario import GroupScenario
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
 from wanderbus.simulation.domains.restore_scenario import RestoreScenario
+from wanderbus.simulation.federation.scenario import FederationScenario
 from wanderbus.simulation.handover.pattern_scenario import PatternHandoverScenario
 from wanderbus.simulation.handover.scenario import HandoverScenario
 from wanderbus.simulation.matrix.scenario import MatrixScenario
@@ -53,6 +54,7 @@ class Layer(StrEnum):
     MATRIX = "matrix"
     GROUPS = "groups"
     GROWN = "grown"
+    FEDERATION = "federation"
 
 
 SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
@@ -77,6 +79,7 @@ SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
     Layer.MATRIX: MatrixScenario,
     Layer.GROUPS: GroupScenario,
     Layer.GROWN: GrownScenario,
+    Layer.FEDERATION: FederationScenario,
 }
 
 

@@ -10,14 +10,18 @@ from wanderbus.access.federation_parts import FIRST_CIRCUIT, FOREIGN_LINKS, Fede
 from wanderbus.access.federation_traffic import FederationTraffic
 from wanderbus.broker.messages import LinkDropped, SendOnLink
 from wanderbus.broker.signals import BrokerOutput, ForFederation
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.federation.gateway import REPLACED
 from wanderbus.federation.gateway_choice import link_name
 from wanderbus.federation.member import FederationMember
 from wanderbus.federation.messages import ForeignEventsLost
 from wanderbus.federation.parameters import FederationParameters
 from wanderbus.machine import Input, Output
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
-from wanderbus.simulation.domains.domain_node import DomainNode, LinkReports
+from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode, LinkReports
 from wanderbus.simulation.domains.links import DomainLink, DomainLinks
+from wanderbus.simulation.world import World
 
 
 class FederatedNode(DomainNode):
@@ -27,8 +31,19 @@ class FederatedNode(DomainNode):
     """The links between gateways of different domains, which the scenario sets."""
     parameters: FederationParameters
     """Parameters of its part, which the scenario sets."""
-    lost: list[ForeignEventsLost]
-    """Losses that foreign domains have reported."""
+    clock_ahead_s = 0.0
+    """Seconds by which the wall clock is ahead, which the scenario sets."""
+
+    def __init__(
+        self, world: World, name: str, channels: OwnChannels, config: BrokerConfig, *, domain: str = DOMAIN
+    ) -> None:
+        super().__init__(world, name, channels, config, domain=domain)
+        self.lost: list[ForeignEventsLost] = []
+        """Losses that foreign domains have reported, in all lives."""
+
+    @property
+    def wall_us(self) -> int:
+        return super().wall_us + round(self.clock_ahead_s * 1e6)
 
     @property
     def gateway_name(self) -> str:
@@ -36,7 +51,6 @@ class FederatedNode(DomainNode):
         return link_name(self.domain, self.name)
 
     def _add_parts(self) -> None:
-        self.lost = []
         circuits = iter(range(FIRST_CIRCUIT, FIRST_CIRCUIT + 10**9))
         self.member = FederationMember(
             self.parameters, self.channels.lineage, circuits.__next__, epoch=self.storage.lives
@@ -83,18 +97,23 @@ class FederatedNode(DomainNode):
         super().crash(lose_rows=lose_rows)
         self.foreign_links.server_crashed(self)
 
+    def _close_link(self, link: DomainLink, reason: str) -> None:
+        """Close a link; one to another domain only because a newer one replaces it."""
+        if not self._is_foreign(link):
+            super()._close_link(link, reason)
+            return
+        closing = f"{self.name} closes a link to {self._name_at(link)}: {reason}"
+        self._note(closing)
+        if reason != REPLACED:
+            self.problems.append(closing)
+        self.foreign_links.break_link(link, self)
+
     def _part_of(self, link: DomainLink) -> Any:
         return FOREIGN_LINKS if self._is_foreign(link) else super()._part_of(link)
 
     def _name_at(self, link: DomainLink) -> str:
         other = link.other(self)
         return link_name(other.domain, other.name) if self._is_foreign(link) else other.name
-
-    def _close_link(self, link: DomainLink, reason: str) -> None:
-        if self._is_foreign(link) and reason == "another link replaces it":
-            self.foreign_links.break_link(link, self)
-        else:
-            super()._close_link(link, reason)
 
     def _is_foreign(self, link: DomainLink) -> bool:
         return link.source.domain != link.target.domain

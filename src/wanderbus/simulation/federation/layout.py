@@ -1,0 +1,96 @@
+"""Layout of simulated domains that share events: their servers, gateways, hierarchies, and the types that cross."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from random import Random
+from typing import Final
+
+import msgspec
+
+from wanderbus.channels.groups import ChannelGroups
+from wanderbus.federation.parameters import FederationParameters, ForeignDomain
+from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
+from wanderbus.subscription import EVERY_SUBJECT
+
+TYPES: Final = ("A", "B", "C", "D", "AA")
+"""All subjects."""
+_NAMES: Final = ("alpha", "beta", "gamma", "delta", "omega")
+_PARENTS: Final = {"AA": "A"}
+_GROUPS: Final = 8
+_KEY: Final = bytes(32)
+
+
+class SimulatedDomain(msgspec.Struct):
+    """A domain as its own file describes it; ``sends`` and ``receives`` have the types by foreign domain."""
+
+    name: str
+    servers: tuple[str, ...]
+    gateways: tuple[str, ...]
+    groups: ChannelGroups
+    decentralised: frozenset[str]
+    """Subjects whose channels are decentralised."""
+    sends: dict[str, frozenset[str]] = {}
+    receives: dict[str, frozenset[str]] = {}
+
+    def wanted_by(self, subject: str, event_type: str) -> bool:
+        """Return whether a subscription to ``subject`` is one to the events of a type, too."""
+        return subject in (EVERY_SUBJECT, *self.groups.hierarchy.lineage(event_type))
+
+
+class FederationLayout:
+    """Domains that share events, drawn at random.
+
+    In every fifth world there are no hierarchies in some domains.
+    """
+
+    def __init__(self, seed: int, draw: Random) -> None:
+        self.domains: dict[str, SimulatedDomain] = {}
+        for name in _NAMES[: draw.choice([2, 2, 2, 3, 3, 4, 5])]:
+            servers = tuple([f"{name[0]}{number}" for number in range(1, draw.choice([1, 2, 2, 3]) + 1)])
+            gateways = draw.sample(servers, min(len(servers), draw.choice([1, 2, 2])))
+            parents = _PARENTS if seed % 5 or draw.random() < 0.5 else {}
+            groups = ChannelGroups(_KEY, _GROUPS, parents=parents)
+            chosen = draw.choice([(), (), ("A", "B"), TYPES])
+            decentralised = frozenset([each for each in TYPES if groups.hierarchy.top(each) in chosen])
+            self.domains[name] = SimulatedDomain(name, servers, tuple(gateways), groups, decentralised)
+        for source, target in self.pairs():
+            sides = {each: draw.choice(["both", "both", "both", "both", "sends", "receives", "none"]) for each in TYPES}
+            sends = frozenset([each for each, side in sides.items() if side in ("both", "sends")])
+            receives = frozenset([each for each, side in sides.items() if side in ("both", "receives")])
+            source.sends = {**source.sends, target.name: sends}
+            target.receives = {**target.receives, source.name: receives}
+
+    @property
+    def has_one_hierarchy(self) -> bool:
+        """Return whether a subscription has the same meaning in all domains."""
+        return len({len(each.groups.hierarchy.parents) for each in self.domains.values()}) == 1
+
+    def pairs(self) -> Iterator[tuple[SimulatedDomain, SimulatedDomain]]:
+        """Yield each domain with each other one."""
+        several = list(self.domains.values())
+        return ((one, other) for one in several for other in several if one is not other)
+
+    def crossing(self, source: str, target: str) -> frozenset[str]:
+        """Return the types that the source sends and the target receives."""
+        return self.domains[source].sends[target] & self.domains[target].receives[source]
+
+    def parameters(self, domain: SimulatedDomain, server: str) -> FederationParameters:
+        """Return what a server has to know of the federation."""
+        others = [each for each in self.domains.values() if each is not domain]
+        neighbours: Mapping[str, Neighbour] = {
+            each.name: Neighbour(domain.receives[each.name], domain.sends[each.name]) for each in others
+        }
+        return FederationParameters(
+            own=domain.name,
+            server=server,
+            servers=domain.servers,
+            gateways=domain.gateways,
+            domains=tuple(
+                [
+                    ForeignDomain(each.name, each.gateways, domain.receives[each.name], domain.sends[each.name])
+                    for each in others
+                ]
+            ),
+            routing=RoutingSettings(domain.name, neighbours),
+        )
