@@ -16,7 +16,7 @@ from tests.broker.test_held_publishes import WEST, LeaderDesk
 from tests.broker.test_publish_for import SOUTH
 from tests.broker.test_server_sessions import Hub, stream
 from wanderbus.broker.messages import DiskFreed, DiskFull, ForgetPublishes, PublishAnswered
-from wanderbus.broker.publish import foreign_publishers, outbox_orders
+from wanderbus.broker.publish import foreign_order, foreign_publishers
 from wanderbus.event import Event, EventId
 from wanderbus.limits import FORWARDED_BYTES_MAX, HELD_BYTES_MAX
 from wanderbus.machine import Output
@@ -177,7 +177,7 @@ def test_an_event_that_another_gateway_has_published_meanwhile_holds_back_nothin
 def test_the_first_device_is_forgotten_if_too_many_have_events_to_send_again(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox_orders, "FOREIGN_ORDERS_MAX", 2)
+    monkeypatch.setattr(foreign_order, "FOREIGN_ORDERS_MAX", 2)
     beta = foreign(hub)
     hub.give(DiskFull())
     hub.send(beta, *[of_beta(1, server=name) for name in ("b1", "b2", "b3")])

@@ -20,13 +20,9 @@ Refusal = TypeVar("Refusal")
 
 
 class OutboxOrder(Generic[Outbox, Refusal]):
-    """The earliest event of each outbox that was refused temporarily, with its refusal.
+    """The earliest event of each outbox that was refused temporarily, with its refusal."""
 
-    :param most: outboxes beyond which the first is forgotten; None for any number
-    """
-
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._earliest: dict[Outbox, tuple[int, Refusal]] = {}
 
     def __len__(self) -> int:
@@ -37,8 +33,6 @@ class OutboxOrder(Generic[Outbox, Refusal]):
         """Note that an event was refused temporarily."""
         if number < self._earliest.get(outbox, (number + 1,))[0]:
             self._earliest[outbox] = number, refusal
-            if self._most is not None and len(self._earliest) > self._most:
-                del self._earliest[next(iter(self._earliest))]
 
     def before(self, outbox: Outbox, number: int) -> Refusal | None:
         """Return the refusal of an event that has to be accepted before ``number``, None if there is none."""
@@ -48,11 +42,6 @@ class OutboxOrder(Generic[Outbox, Refusal]):
     def has(self, outbox: Outbox) -> bool:
         """Return whether an event of an outbox waits until it is sent again."""
         return outbox in self._earliest
-
-    def passed(self, outbox: Outbox, accepted: int) -> None:
-        """Wait no longer for an event up to number ``accepted``, which was accepted on another link, or never will."""
-        if self._earliest.get(outbox, (accepted + 1,))[0] <= accepted:
-            del self._earliest[outbox]
 
     def sent_again(self, outbox: Outbox, number: int) -> None:
         """Let the events behind ``number`` follow it, if it is the one that they wait for."""

@@ -11,11 +11,9 @@ from typing import Final
 
 from wanderbus import protocol
 from wanderbus.broker.publish.decisions import Source
+from wanderbus.broker.publish.foreign_order import ForeignOrder
 from wanderbus.broker.readers import Link
 from wanderbus.protocol.outbox_order import OutboxOrder
-
-FOREIGN_ORDERS_MAX: Final = 4_096
-"""Devices of foreign domains, on one link, with an event that has to be sent again; the first is forgotten beyond."""
 
 _FINAL: Final = frozenset((protocol.NUMBER_USED, "event_bytes_max"))
 """Limits of refusals after which a gateway goes on with the next event."""
@@ -59,7 +57,8 @@ def refused(link: Link, source: Source, limit: str | None) -> None:
 def refused_foreign(link: Link, outbox: tuple[str, int], number: int, limit: str | None) -> None:
     """Do the same for a device of a foreign domain: the key of its row, and the epoch."""
     if holds_back(limit):
-        link.foreign_order = link.foreign_order or OutboxOrder(FOREIGN_ORDERS_MAX)
+        if link.foreign_order is None:
+            link.foreign_order = ForeignOrder()
         link.foreign_order.refused(outbox, number, str(limit))
 
 
