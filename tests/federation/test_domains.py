@@ -163,3 +163,19 @@ def test_a_gateway_with_fewer_lives_takes_over() -> None:
     assert received(reader) == [4, 5, 6]
     assert domains.nodes["b1"].member.rows()["alpha"]["filters"] == 1
     assert domains.problems() == []
+
+
+def test_filters_of_a_domain_stay_until_its_gateway_knows_all_interest_again() -> None:
+    domains = Domains({"alpha": ["a1", "a2"], "beta": ["b1", "b2"]})
+    reader, publisher = domains.subscriber("b2", "reader"), domains.device("a2", "publisher")
+    for server in ("a1", "b1", "b2"):
+        domains.nodes[server].crash(lose_rows=False)
+    for server in ("a1", "b1"):
+        domains.nodes[server].start()
+    domains.wait()
+    assert domains.nodes["b1"].member.rows()["alpha"]["awaited"] == ["b2"]
+    domains.publish(publisher, 1, 2, 3)
+    domains.nodes["b2"].start()
+    domains.wait(60.0)
+    assert received(reader) == [1, 2, 3]
+    assert domains.problems() == []
