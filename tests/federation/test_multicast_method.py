@@ -185,7 +185,7 @@ def test_link_to_an_unknown_domain() -> None:
 def test_gateway_with_an_earlier_epoch() -> None:
     world = linked(trusting(A_AND_B, ["price"]))
     earlier = FilterRouting(world.settings["a"], epoch=0)
-    (position,) = [each for each in earlier.step([DomainLinked("b")], 0.0) if isinstance(each, SendToDomain)]
+    position, *_ = [each for each in earlier.step([DomainLinked("b")], 0.0) if isinstance(each, SendToDomain)]
     answers = world.routing["b"].step([DomainMessage("a", position.payload)], world.now)
     (refused,) = [each for each in answers if isinstance(each, SendToDomain)]
     assert RoutingSuperseded(1) in earlier.step([DomainMessage("b", refused.payload)], 0.0)

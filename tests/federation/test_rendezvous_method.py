@@ -131,6 +131,22 @@ def test_type_that_is_not_trusted_to_its_rendezvous() -> None:
     assert RENDEZVOUS not in world.wanted or asker not in world.wanted[RENDEZVOUS]
 
 
+def test_domain_with_another_backbone() -> None:
+    """A rendezvous does not wait for a domain that has no types there."""
+    settings = trusting(NAMES, [TYPE], method="rendezvous")
+    other = OTHERS[2]
+    neighbours = {
+        name: msgspec.structs.replace(each, is_backbone=False) for name, each in settings[other].neighbours.items()
+    }
+    settings[other] = RoutingSettings(other, neighbours, "multicast")
+    world = linked(settings)
+    world.want(OTHERS[0], "1", TYPE, "x < 4")
+    world.run(5.0)
+    del world.sent[:]
+    world.run(100.0)
+    assert not world.sent
+
+
 def test_known_types_of_a_restarted_gateway_at_a_rendezvous() -> None:
     world = rendezvous_world()
     one, other = OTHERS[:2]

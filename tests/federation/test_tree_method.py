@@ -12,6 +12,7 @@ from tests.federation.federated_world import POINTS, World, disturb, points, tru
 from wanderbus.channels.interest.messages import InterestWhole, NumberedFilter, Stream
 from wanderbus.federation.filter_routing import FilterRouting
 from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX
+from wanderbus.federation.methods.link_states import LinkStates
 from wanderbus.federation.methods.spanning_tree import Edge, spanning_tree
 from wanderbus.federation.methods.wire import LINK_STATES_MAX, AnnouncedLink, LinkState, carried, encode
 from wanderbus.federation.routing_messages import (
@@ -72,6 +73,24 @@ def test_links_of_one_direction_follow_the_others() -> None:
     edges = [Edge(False, 9.0, "a", "b"), Edge(False, 9.0, "b", "c"), Edge(True, 1.0, "a", "c")]
     assert spanning_tree(TYPE, "a", edges).neighbours == ("b",)
     assert spanning_tree(TYPE, "a", edges[1:]).neighbours == ("c",)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "edges"),
+    [
+        ((True, True), (True, True), [False]),
+        ((True, False), (False, True), [True]),
+        ((False, True), (True, True), [True]),
+        ((True, False), (True, False), []),
+        ((False, True), (False, True), []),
+    ],
+)
+def test_directions_of_links(one: tuple[bool, bool], other: tuple[bool, bool], edges: list[bool]) -> None:
+    states = LinkStates("a")
+    states.put(LinkState(TYPE, "a", 1, 1, (AnnouncedLink("b", 1.0, *one),)))
+    assert states.edges() == []
+    states.put(LinkState(TYPE, "b", 1, 1, (AnnouncedLink("a", 3.0, *other),)))
+    assert states.edges() == [Edge(is_one_way, 3.0, "a", "b") for is_one_way in edges]
 
 
 # Interest --------------------------------------------------------------------------------------------------------

@@ -126,6 +126,10 @@ class FilterRouting:
         """Return the neighbours in the tree of a type."""
         return self._tree.neighbours(type)
 
+    def filters_held(self) -> int:
+        """Return the number of filters in all tables of other domains."""
+        return sum(each.filters_held() for each in self._methods.values())
+
     def stalled(self) -> dict[str, str]:
         """Return the types whose rendezvous is away, and its name: what is wanted of them changes nowhere else."""
         found = {}

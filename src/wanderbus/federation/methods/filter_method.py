@@ -77,6 +77,10 @@ class FilterMethod:
         """Return whether the interest in a type counts, as of ``mark``, wherever events of it come from."""
         raise NotImplementedError
 
+    def filters_held(self) -> int:
+        """Return the number of filters in all tables."""
+        raise NotImplementedError
+
     def is_known(self, domain: str, type: str) -> bool:
         """Return whether all that ``domain`` wants of a type by this method is known in this life."""
         raise NotImplementedError

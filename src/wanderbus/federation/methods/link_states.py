@@ -35,8 +35,9 @@ class LinkStates:
         """
         if state.origin != self._own:
             self._check(state)
-        if state.origin not in self._states and len(self._states) >= DOMAINS_MAX + 1:
-            self._make_room(state)
+        others = self._states.keys() - {self._own}
+        if state.origin not in self._states and len(others) >= DOMAINS_MAX:
+            self._make_room()
         self._states[state.origin] = state
 
     def is_new(self, state: LinkState) -> bool:
@@ -63,7 +64,7 @@ class LinkStates:
             return None
         return Edge(not (there and here), max(link.distance, back.distance), origin, link.domain)
 
-    def _make_room(self, state: LinkState) -> None:
+    def _make_room(self) -> None:
         linked = {self._own} | {each for edge in self.edges() for each in (edge.one, edge.other)}
         gone = next((each for each in self._states if each not in linked), None)
         if gone is None:

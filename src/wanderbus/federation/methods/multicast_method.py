@@ -73,5 +73,8 @@ class MulticastMethod(FilterMethod):
     def is_known(self, domain: str, type: str) -> bool:
         return self._tables.is_current((domain, Stream(_GROUP, domain)))
 
+    def filters_held(self) -> int:
+        return sum(len(self._tables.filters(route)) for route in self._tables.routes())
+
     def _selects(self, domain: str, interest: Interest) -> bool:
         return interest.subject in self._neighbour(domain).receives

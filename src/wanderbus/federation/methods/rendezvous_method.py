@@ -62,9 +62,12 @@ class RendezvousMethod(FilterMethod):
         return name if type in self._neighbour(name).shared else None
 
     def link_up(self, domain: str, now: float) -> Outputs:
-        if domain not in self._types_at:
+        if not self._neighbour(domain).shared:
             return []
+        # A domain that takes itself for a rendezvous does not wait for one that says that it has no types there.
         outputs: Outputs = [SendToDomain(domain, encode(self._trust_for(domain)))]
+        if domain not in self._types_at:
+            return outputs
         return outputs + self._from_here(self._sources[domain].outgoing.link_up(domain, now))
 
     def link_down(self, domain: str, now: float) -> Outputs:
@@ -107,6 +110,10 @@ class RendezvousMethod(FilterMethod):
     def is_known(self, domain: str, type: str) -> bool:
         rendezvous = self.rendezvous_of(type)
         return rendezvous is not None and self._tables.is_current((rendezvous, Stream(GROUP, domain)))
+
+    def filters_held(self) -> int:
+        told = sum(len(self._tables.filters(route)) for route in self._tables.routes())
+        return told + self._point.filters_held()
 
     def _source_of(self, type: str) -> InterestSource:
         rendezvous = self.rendezvous_of(type)
@@ -184,7 +191,7 @@ class RendezvousMethod(FilterMethod):
 
     def _trust_for(self, rendezvous: str) -> TrustAnnounced:
         domains = tuple(self._settings.neighbours)
-        types = self._types_at[rendezvous]
+        types = self._types_at.get(rendezvous, ())
         return TrustAnnounced(domains, tuple([TrustedType.of(each, domains, *self._trust_in(each)) for each in types]))
 
     def _trust_in(self, type: str) -> tuple[frozenset[str], frozenset[str]]:

@@ -67,6 +67,11 @@ class RendezvousPoint:
             check_filters(self._proxies.incoming, (domain, Stream(GROUP, domain)), message, self._types[domain])
         return self._proxies.receive(domain, message, now)
 
+    def filters_held(self) -> int:
+        """Return the number of filters in the tables of all domains."""
+        tables = self._proxies.incoming
+        return sum(len(tables.filters(route)) for route in tables.routes())
+
     def repeat(self, now: float) -> list[Output]:
         """Repeat what has not been confirmed in time."""
         return self._proxies.repeat(now)

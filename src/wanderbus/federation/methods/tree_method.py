@@ -47,7 +47,9 @@ class TreeMethod(FilterMethod):
         self._linked.pop(domain, None)
         shared = self._neighbour(domain).shared
         trees = [tree for type, tree in self._trees.items() if type in shared]
-        return [each for tree in trees for each in tree.link_down(domain, now)]
+        for tree in trees:
+            tree.link_down(domain, now)
+        return []
 
     def state_announced(self, domain: str, state: LinkState, now: float) -> Outputs:
         """Take a state of links; :class:`RemoteProtocolError` if it is senseless."""
@@ -75,6 +77,7 @@ class TreeMethod(FilterMethod):
         return outputs
 
     def receive(self, domain: str, role: Role, message: Message, now: float) -> Outputs:
+        # A message of a tree that this domain does not have, or no longer has, is repeated until it does.
         tree = self._of_streams.get(message.stream.group)
         return [] if tree is None else tree.receive(domain, message, now)
 
@@ -111,6 +114,9 @@ class TreeMethod(FilterMethod):
         tree = self._trees.get(type)
         return () if tree is None else tree.forwards(source)
 
+    def filters_held(self) -> int:
+        return sum(tree.filters_held() for tree in self._trees.values())
+
     def neighbours(self, type: str) -> tuple[str, ...]:
         """Return the neighbours in the tree of a type."""
         tree = self._trees.get(type)
@@ -121,7 +127,8 @@ class TreeMethod(FilterMethod):
         if (tree := self._trees.get(type)) is not None:
             return tree, []
         tree = self._trees[type] = TypeTree(type, self._settings, self._wanted, epoch=self._epoch, mode=self._mode)
-        outputs = tree.begin(now)
+        tree.begin(now)
+        outputs: Outputs = []
         for domain in self._linked:
             if type in self._neighbour(domain).shared:
                 outputs += tree.link_up(domain, now)

@@ -34,6 +34,9 @@ from wanderbus.machine import Output
 SETTLE_S: Final = 0.1
 """Time between a change of links and the change of the tree: more changes often follow."""
 
+TELL_S: Final = 0.05
+"""Time between a change of the own links and the message of it, which has all changes until then."""
+
 PACE_S: Final = 1.0
 """Shortest time between two changes of the tree: a link that comes and goes costs no more."""
 
@@ -61,6 +64,7 @@ class TypeTree:
         self._number = 0
         self._trees = 0
         self._linked: dict[str, None] = {}
+        self._tell_at: float | None = None
         self._adopt_at: float | None = None
         self._adopted_at = -math.inf
         self._tree: SpanningTree | None = None
@@ -74,31 +78,32 @@ class TypeTree:
         self._pending: Pending[tuple[str, InterestConfirmed], str] = Pending()
         """Confirmations, each with its receiver, that wait until the change counts in the branches behind."""
 
-    def begin(self, now: float) -> Outputs:
+    def begin(self, now: float) -> None:
         """Begin without a link."""
-        return self._own_links_changed(now)
+        self._plan_to_tell(now)
 
     # Links --------------------------------------------------------------------------------------------------------
 
     def link_up(self, domain: str, now: float) -> Outputs:
         """Take a new link to a domain that may know the type, and tell it of all links."""
         self._linked[domain] = None
-        outputs = self._own_links_changed(now)
-        outputs += [SendToDomain(domain, encode(each)) for each in self._states.all() if each.origin != self._own]
+        self._plan_to_tell(now)
+        others = [each for each in self._states.all() if each.origin != self._own]
+        outputs: Outputs = [SendToDomain(domain, encode(each)) for each in others]
         if (branch := self._branches.get(domain)) is not None:
             outputs += self._invite(domain)
             if branch.is_begun:
                 outputs += self._sent(branch.source.outgoing.link_up(domain, now))
         return outputs
 
-    def link_down(self, domain: str, now: float) -> Outputs:
+    def link_down(self, domain: str, now: float) -> None:
         """Take the end of a link."""
         self._linked.pop(domain, None)
         if (branch := self._branches.get(domain)) is not None:
             branch.source.outgoing.link_down(domain, is_dead=False)
         for each in [one for one in self._pending if one[0] == domain]:
             self._pending.drop(each)
-        return self._own_links_changed(now)
+        self._plan_to_tell(now)
 
     def state_announced(self, domain: str, state: LinkState, now: float) -> Outputs:
         """Take the state of the links of some domain, and pass it on if it is new."""
@@ -109,12 +114,18 @@ class TypeTree:
         if state.origin == self._own:
             # A former life, or a neighbour that invents one, cannot speak of what is here.
             self._number = max(self._number, state.number) if state.epoch == self._epoch else self._number
-            return self._own_links_changed(now)
+            self._plan_to_tell(now)
+            return []
         self._states.put(state)
         self._plan(now)
         return self._flood(state, but=domain)
 
-    def _own_links_changed(self, now: float) -> Outputs:
+    def _plan_to_tell(self, now: float) -> None:
+        if self._tell_at is None:
+            self._tell_at = now + TELL_S
+
+    def _tell_own_links(self, now: float) -> Outputs:
+        self._tell_at = None
         self._number += 1
         links = [self._announced(each) for each in self._linked]
         state = LinkState(self._type, self._own, self._epoch, self._number, tuple(links))
@@ -217,9 +228,8 @@ class TypeTree:
         return self._change(_OWN, filters | dict(added), now)
 
     def receive(self, domain: str, message: Message, now: float) -> Outputs:
-        """Take what a neighbour in the tree wants, or its answer; one of another tree is repeated later."""
-        branch = self._branches.get(domain)
-        if branch is None or self._tree is None or message.stream.group != self._tree.id:
+        """Take what a neighbour wants in this tree, or its answer."""
+        if (branch := self._branches.get(domain)) is None:
             return []
         if isinstance(message, FromReceiver):
             return self._sent(branch.source.outgoing.receive(domain, message, now)) + self._release()
@@ -307,18 +317,24 @@ class TypeTree:
         hops = dict.fromkeys((*self._branches, *self._former))
         return tuple(each for each in hops if each != source and self._sends(each))
 
+    def filters_held(self) -> int:
+        """Return the number of filters in the tables of the branches."""
+        return sum(len(self._tables.filters(route)) for route in self._tables.routes())
+
     def repeat(self, now: float) -> Outputs:
         """Repeat what has not been confirmed in time, and change the tree if it is time."""
         outputs: Outputs = []
         for branch in self._branches.values():
             outputs += self._sent(branch.source.repeat(now))
+        if self._tell_at is not None and self._tell_at <= now:
+            outputs += self._tell_own_links(now)
         if self._adopt_at is not None and self._adopt_at <= now:
             outputs += self._adopt(now)
         return outputs
 
     def repeat_at(self) -> float | None:
         """Return when :meth:`repeat` is due."""
-        times = [self._adopt_at, *(each.source.repeat_at() for each in self._branches.values())]
+        times = [self._tell_at, self._adopt_at, *(each.source.repeat_at() for each in self._branches.values())]
         return min((each for each in times if each is not None), default=None)
 
     @property
