@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from wanderbus.cli.eval.federation import federation
 from wanderbus.cli.eval.grid import GridPlace, PointFailure, exit_with, grid_place, run_grid
 from wanderbus.cli.eval.handover import handover
 from wanderbus.cli.eval.merging import merging
@@ -38,6 +39,7 @@ app = typer.Typer(help="Repeat the paper's measurements and compare the results.
 
 
 app.command()(handover)
+app.command()(federation)
 app.command()(merging)
 app.command()(overhead)
 app.command()(remedies)
