@@ -14,7 +14,15 @@ from wanderbus.federation.filter_routing import FilterRouting
 from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX
 from wanderbus.federation.methods.link_states import LinkStates
 from wanderbus.federation.methods.spanning_tree import Edge, spanning_tree
-from wanderbus.federation.methods.wire import LINK_STATES_MAX, AnnouncedLink, LinkState, carried, encode
+from wanderbus.federation.methods.wire import (
+    LINK_STATES_MAX,
+    AnnouncedLink,
+    LinkState,
+    StreamCarried,
+    carried,
+    decode,
+    encode,
+)
 from wanderbus.federation.routing_messages import (
     DomainLinked,
     DomainMessage,
@@ -112,6 +120,30 @@ def test_interest_and_events_along_a_line() -> None:
     assert points(world.wanted["a"]["b"], TYPE) == {10, 11}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_confirmations_from_the_ends_of_all_branches(seed: int) -> None:
+    world = linked(line("abcd"), seed)
+    for low in range(5):
+        world.want("a", f"{low}", TYPE, f"x == {low}")
+        assert not world.routing["a"].is_effective(TYPE)
+        while not world.routing["a"].is_effective(TYPE):
+            world.run(0.001)
+        assert low in points(world.wanted["d"]["c"], TYPE)
+
+
+def test_neighbour_that_the_type_is_not_received_from() -> None:
+    settings = {
+        "a": RoutingSettings("a", {"b": Neighbour(frozenset(), TYPES), "c": Neighbour(TYPES, TYPES)}, "tree"),
+        "b": RoutingSettings("b", {"a": Neighbour(TYPES, TYPES)}, "tree"),
+        "c": RoutingSettings("c", {"a": Neighbour(TYPES, TYPES)}, "tree"),
+    }
+    world = linked(settings)
+    world.want("a", "1", TYPE, "x < 4")
+    world.run(5.0)
+    assert points(world.wanted["c"]["a"], TYPE) == {0, 1, 2, 3}
+    assert not world.wanted["b"].get("a")
+
+
 def test_shortest_links() -> None:
     settings = trusting("abc", [TYPE], method="tree")
     far = {"a": "b", "b": "a"}
@@ -171,6 +203,37 @@ def test_routes_while_the_tree_changes() -> None:
         for other in others:
             assert any(points(each, TYPE) >= {0, 1, 2, 3} for each in world.wanted[other].values()), other
     check_paths(world)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_domain_that_leaves_a_tree_and_comes_back(seed: int) -> None:
+    """The other end of its branch may have stayed in the tree all the time, with nothing to tell."""
+    world = linked(line("abc"), seed)
+    world.want("a", "1", TYPE, "x < 4")
+    world.want("c", "1", TYPE, "x > 9")
+    world.run(5.0)
+    world.unlink("b", "c")
+    world.run(0.16)
+    world.link("b", "c")
+    world.run(10.0)
+    world.want("b", "1", TYPE, "x == 6")
+    world.run(10.0)
+    check_paths(world)
+    assert points(world.wanted["b"]["a"], TYPE) == {0, 1, 2, 3}
+    assert points(world.wanted["a"]["b"], TYPE) == {6, 10, 11}
+
+
+def test_link_that_comes_and_goes() -> None:
+    world = linked(line("abc"))
+    del world.sent[:]
+    for _ in range(20):
+        world.unlink("b", "c")
+        world.run(0.3)
+        world.link("b", "c")
+        world.run(0.3)
+    messages = [decode(each.payload) for name, each in world.sent if name == "b"]
+    trees = {each.message.incarnation for each in messages if isinstance(each, StreamCarried) and each.role == 3}
+    assert 2 < len(trees) <= 15
 
 
 def check_paths(world: World) -> None:
@@ -268,10 +331,26 @@ def test_states_of_domains_without_links() -> None:
 
 
 def test_state_of_a_type_that_is_not_shared() -> None:
-    routing = FilterRouting(trusting("ab", [TYPE], method="tree")["a"], epoch=1)
+    """A neighbour cannot begin trees of types that it invents: not even a timer is set."""
+    routing = FilterRouting(trusting("ab", [TYPE])["a"], epoch=1)
     routing.step([DomainLinked("b")], 0.0)
-    other = encode(LinkState("other", "b", 1, 1, (AnnouncedLink("a", 1.0, True, True),)))
-    assert routing.step([DomainMessage("b", other)], 0.0) == []
+    link = AnnouncedLink("a", 1.0, True, True)
+    assert routing.step([DomainMessage("b", encode(LinkState("other", "b", 1, 1, (link,))))], 0.0) == []
+    assert routing.step([DomainMessage("b", encode(LinkState(TYPE, "b", 1, 1, (link,))))], 0.0) != []
+
+
+def test_known_types_of_a_restarted_gateway_in_a_tree() -> None:
+    world = linked(line("abc"))
+    world.want("c", "1", TYPE, "x < 4")
+    world.run(5.0)
+    world.crash("a")
+    world.start("a")
+    world.run(5.0)
+    assert world.known["a"] == {}
+    world.link("a", "b")
+    world.run(5.0)
+    assert world.known["a"] == {"b": {TYPE}}
+    assert points(world.wanted["a"]["b"], TYPE) == {0, 1, 2, 3}
 
 
 def test_invented_state_of_the_own_domain() -> None:

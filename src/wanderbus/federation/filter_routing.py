@@ -126,6 +126,11 @@ class FilterRouting:
         """Return the neighbours in the tree of a type."""
         return self._tree.neighbours(type)
 
+    def is_effective(self, type: str) -> bool:
+        """Return whether all that the own domain wants of a type counts wherever it is received from."""
+        method = self._methods[self.method_of(type)]
+        return method.is_effective(type, method.mark(type))
+
     def filters_held(self) -> int:
         """Return the number of filters in all tables of other domains."""
         return sum(each.filters_held() for each in self._methods.values())

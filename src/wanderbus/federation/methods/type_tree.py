@@ -186,7 +186,8 @@ class TypeTree:
     def _invite(self, domain: str) -> Outputs:
         """Ask a neighbour in the tree for its position, which it may have sent before this domain had the tree."""
         assert self._tree is not None, "only a tree has branches"
-        return [SendToDomain(domain, encode(TreeAdopted(self._type, self._tree.id)))]
+        payload = encode(TreeAdopted(self._type, self._tree.id))
+        return [SendToDomain(domain, payload)] if domain in self._linked else []
 
     def tree_adopted(self, domain: str, adopted: TreeAdopted, now: float) -> Outputs:
         """Send the own position again if the neighbour has come to the same tree."""
