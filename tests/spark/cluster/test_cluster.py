@@ -146,13 +146,14 @@ def _run_command(log: Path, work: Path, cluster: SparkCluster, archive: Path) ->
 
 
 def _run_engine(work: Path, cluster: SparkCluster, archive: Path) -> list[EventMatches]:
-    """Return the matches of ``wanderbus pipeline engine`` on the cluster; kill one of the two workers in the middle."""
+    """Return the matches of ``wanderbus pipeline engine`` on the cluster; kill a worker in the middle."""
     last = cluster.work_of(len(cluster.workers) - 1)
     before = set(last.glob("app-*"))
 
     def kill_worker() -> None:
         assert set(last.glob("app-*")) - before, "the worker runs a part of the engine"
         cluster.workers[-1].kill()
+        cluster.add_worker()
 
     data = write_data(work / "data")
     argv = python(
