@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.conformance.conditions import Conditions
+from tests.conformance.delivery import Delivery
 from tests.conformance.domain_conditions import APART, Combination, Placement
 from tests.conformance.domain_delivery import DomainDelivery
 from tests.spark.engine.running import EngineOnSpark
@@ -45,10 +46,10 @@ class TestDelivery(DomainDelivery):
 class TestTwoEngines:
     """Two engines in one session: what a domain of ordered channels has of its own, and what begins a query again."""
 
-    test_t06_every_match_comes_once_and_in_order = DomainDelivery.test_t06_every_match_comes_once_and_in_order
+    test_t06_every_match_comes_once_and_in_order = Delivery.test_t06_every_match_comes_once_and_in_order
     test_t06_an_engine_that_is_killed_misses_and_repeats_nothing = (
-        DomainDelivery.test_t06_an_engine_that_is_killed_misses_and_repeats_nothing
+        Delivery.test_t06_an_engine_that_is_killed_misses_and_repeats_nothing
     )
     test_t06_history_goes_on_where_it_was_when_servers_are_started_again = (
-        DomainDelivery.test_t06_history_goes_on_where_it_was_when_servers_are_started_again
+        Delivery.test_t06_history_goes_on_where_it_was_when_servers_are_started_again
     )
