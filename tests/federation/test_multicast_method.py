@@ -188,7 +188,7 @@ def test_gateway_with_an_earlier_epoch() -> None:
     position, *_ = [each for each in earlier.step([DomainLinked("b")], 0.0) if isinstance(each, SendToDomain)]
     answers = world.routing["b"].step([DomainMessage("a", position.payload)], world.now)
     (refused,) = [each for each in answers if isinstance(each, SendToDomain)]
-    assert RoutingSuperseded(1) in earlier.step([DomainMessage("b", refused.payload)], 0.0)
+    assert RoutingSuperseded(1, "b") in earlier.step([DomainMessage("b", refused.payload)], 0.0)
 
 
 def test_everything_in_place_of_too_many_filters() -> None:

@@ -36,6 +36,7 @@ from wanderbus.federation.routing_messages import (
     RoutingInput,
     RoutingOutput,
     RoutingSettings,
+    RoutingSuperseded,
     UseMethod,
     WantedByDomain,
     WantedKnown,
@@ -81,6 +82,8 @@ class FilterRouting:
         """Types of which it is not known yet what the domain wants."""
         self._outputs: list[RoutingOutput] = []
         self._timer_at: float | None = None
+        self.epoch_max = EPOCH_MAX
+        """Highest epoch that a gateway can have by now."""
 
     def step(self, inputs: Iterable[RoutingInput], now: float) -> list[RoutingOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -170,7 +173,7 @@ class FilterRouting:
         if domain not in self._linked:
             return
         try:
-            self._outputs += self._received_from(domain, received.payload, now)
+            self._outputs += self._believed(domain, self._received_from(domain, received.payload, now))
         except RemoteProtocolError as error:
             self._unlink(domain, now)
             self._outputs.append(RoutingFailed(domain, f"{domain}: {error}"))
@@ -180,6 +183,7 @@ class FilterRouting:
         if isinstance(message, TrustAnnounced):
             return self._rendezvous.trust_announced(domain, message, now)
         if isinstance(message, LinkState):
+            self._check_epoch(message.epoch)
             return self._tree.state_announced(domain, message, now)
         if isinstance(message, TreeAdopted):
             return self._tree.tree_adopted(domain, message, now)
@@ -187,6 +191,18 @@ class FilterRouting:
             raise RemoteProtocolError(f"unknown role {message.role}", None)
         role = ROLES[message.role]
         return self._methods[_METHOD_OF_ROLE[role]].receive(domain, role, message.message, now)
+
+    def _believed(self, domain: str, outputs: Outputs) -> Iterable[RoutingOutput]:
+        """Return outputs of a message of ``domain``; :class:`RemoteProtocolError` for a life that cannot have been."""
+        for each in outputs:
+            if isinstance(each, RoutingSuperseded):
+                self._check_epoch(each.epoch)
+                each = RoutingSuperseded(each.epoch, domain)
+            yield each
+
+    def _check_epoch(self, epoch: int) -> None:
+        if epoch > self.epoch_max:
+            raise RemoteProtocolError(f"a gateway of {epoch} ms cannot have been yet", None)
 
     # Interest of the own domain -----------------------------------------------------------------------------------
 

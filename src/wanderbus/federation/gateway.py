@@ -22,12 +22,12 @@ from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage
 from wanderbus.federation.domestic_interest import DomesticTable, ReceivedTypes
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
 from wanderbus.federation.exports import Exports
-from wanderbus.federation.filter_routing import FilterRouting
-from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, epoch_of, link_name
+from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
 from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import Imports
 from wanderbus.federation.messages import FederationOutput, ForeignEventsLost, ForeignTrouble, ForForeignLinks
 from wanderbus.federation.parameters import ForeignDomain
+from wanderbus.federation.routing_lives import RoutingLives
 from wanderbus.federation.routing_messages import (
     DomainLinked,
     DomainMessage,
@@ -96,11 +96,9 @@ class Gateway:
         self._before = frozenset(gateways[: gateways.index(name)])
         """Gateways here whose turn comes before this one's."""
         self._is_only = len(gateways) == 1
-        self._routing_settings = routing
-        self._life, self._place = epoch, gateways.index(name)
-        self._routing = FilterRouting(routing, epoch=epoch_of(epoch, self._place))
         self._table = DomesticTable([each for each in servers if each != name], types)
         self._domains = {each.name: each for each in domains}
+        self._lives = RoutingLives(routing, epoch, gateways.index(name), self._domains)
         self._choices = {
             each.name: GatewayChoice(each.name, [link_name(each.name, one) for one in each.gateways])
             for each in self._domains.values()
@@ -141,6 +139,7 @@ class Gateway:
     def clock_read(self, wall_us: int) -> None:
         """Note the wall clock, by which events are received."""
         self._wall_us = wall_us
+        self._lives.clock_read(wall_us)
 
     def server_up(self, server: str, now: float) -> list[GatewayOutput]:
         """Use a server of the own domain that can be reached now."""
@@ -285,7 +284,7 @@ class Gateway:
 
     def _route(self, inputs: Sequence[RoutingInput], now: float) -> None:
         """Give inputs to the routing of filters, and carry out what it decides."""
-        for output in self._routing.step(inputs, now):
+        for output in self._lives.present.step(inputs, now):
             match output:
                 case SendToDomain(domain=domain, payload=payload):
                     if (link := self._links.get(domain)) is not None:
@@ -297,8 +296,8 @@ class Gateway:
                 case WantedKnown(domain=domain, types=types):
                     self._known[domain] = self._known.get(domain, frozenset()) | types
                     self._begin(domain, now)
-                case RoutingSuperseded(epoch=later):
-                    self._begin_again(later, now)
+                case RoutingSuperseded() if self._lives.begin_again(output, now):
+                    self._begun_again(now)
                     return
                 case RoutingFailed(domain=domain, reason=reason):
                     self._close(domain, reason)
@@ -316,11 +315,10 @@ class Gateway:
         if domain in self._links:
             self._apply(domain, self._exports[domain].begin(now))
 
-    def _begin_again(self, known: int, now: float) -> None:
-        """Begin to route filters in a later life than the one that another domain knows: a gateway here was before."""
+    def _begun_again(self, now: float) -> None:
+        """Tell all domains everything, because the routing of filters has begun again."""
         self._known.clear()
         self._doubtful = {name: set(exports.interests()) for name, exports in self._exports.items()}
-        self._routing = FilterRouting(self._routing_settings, epoch=epoch_of(self._life, self._place, known))
         self._route([OwnInterestChanged(InterestChange(tuple(self._table.wanted())))], now)
         self._route([DomainLinked(each) for each in self._links], now)
 

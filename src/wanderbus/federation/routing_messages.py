@@ -119,9 +119,13 @@ class RoutingFailed(Output, frozen=True):
 
 
 class RoutingSuperseded(Output, frozen=True):
-    """Another domain knows a later life of this gateway, or of another gateway of this domain: this one must stop."""
+    """Another domain knows a later life of this gateway, or of another gateway of this domain: this one must stop.
+
+    ``domain`` is the neighbour that says so, or has passed it on; somebody may lie.
+    """
 
     epoch: int
+    domain: str = ""
 
 
 RoutingInput = OwnInterestChanged | DomainLinked | DomainUnlinked | DomainMessage | UseMethod | TimerFired

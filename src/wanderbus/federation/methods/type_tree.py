@@ -27,8 +27,14 @@ from wanderbus.federation.methods.link_states import LinkStates
 from wanderbus.federation.methods.spanning_tree import SpanningTree, spanning_tree
 from wanderbus.federation.methods.wanted_interests import WantedInterests
 from wanderbus.federation.methods.widened_filters import Filters, WidenedFilters
-from wanderbus.federation.methods.wire import AnnouncedLink, LinkState, TreeAdopted, encode
-from wanderbus.federation.routing_messages import Neighbour, RoutingSettings, SendToDomain
+from wanderbus.federation.methods.wire import LINK_STATES_MAX, AnnouncedLink, LinkState, TreeAdopted, encode
+from wanderbus.federation.routing_messages import (
+    Neighbour,
+    RoutingOutput,
+    RoutingSettings,
+    RoutingSuperseded,
+    SendToDomain,
+)
 from wanderbus.machine import Output
 
 SETTLE_S: Final = 0.1
@@ -40,7 +46,7 @@ TELL_S: Final = 0.05
 PACE_S: Final = 1.0
 """Shortest time between two changes of the tree: a link that comes and goes costs no more."""
 
-TREES_MAX: Final = 1 << 20
+TREES_MAX: Final = 1 << 12
 """Trees of one type in one life of a gateway; epoch and number of a tree are the incarnation of its streams."""
 
 _OWN: Final = ""
@@ -113,7 +119,9 @@ class TypeTree:
             return [SendToDomain(domain, encode(known))] if is_old and known is not None else []
         if state.origin == self._own:
             # A former life, or a neighbour that invents one, cannot speak of what is here.
-            self._number = max(self._number, state.number) if state.epoch == self._epoch else self._number
+            if state.epoch > self._epoch or state.number > LINK_STATES_MAX // 2:
+                return [RoutingSuperseded(state.epoch)]
+            self._number = max(self._number, state.number)
             self._plan_to_tell(now)
             return []
         self._states.put(state)
@@ -233,7 +241,8 @@ class TypeTree:
         if (branch := self._branches.get(domain)) is None:
             return []
         if isinstance(message, FromReceiver):
-            return self._sent(branch.source.outgoing.receive(domain, message, now)) + self._release()
+            answers = self._sent(branch.source.outgoing.receive(domain, message, now))
+            return [_in_lives(each) for each in answers] + self._release()
         if message.stream != branch.route[1]:
             raise RemoteProtocolError(f"a stream of {message.stream.origin} is not that of the sender", None)
         check_filters(self._tables, branch.route, message, (self._type,))
@@ -371,3 +380,8 @@ class _Branch:
 
 def _key(filter: NumberedFilter) -> Hashable:
     return filter.number, filter.expression
+
+
+def _in_lives(output: RoutingOutput) -> RoutingOutput:
+    """Return ``output``; the incarnation of a tree that another domain knows becomes the life that had this tree."""
+    return RoutingSuperseded(output.epoch // TREES_MAX) if isinstance(output, RoutingSuperseded) else output

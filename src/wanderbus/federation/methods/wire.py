@@ -16,8 +16,8 @@ Role = Literal["multicast", "asked", "spread", "tree"]
 ROLES: Final[tuple[Role, ...]] = ("multicast", "asked", "spread", "tree")
 
 
-EPOCH_MAX: Final = 2**43 - 1
-"""Highest epoch of a gateway."""
+EPOCH_MAX: Final = 2**51 - 1
+"""Highest epoch of a gateway: a time in ms, and 8 bits for its place among the gateways of its domain."""
 
 LINK_STATES_MAX: Final = 2**40
 """States of links in one epoch; an honest domain never has so many."""
