@@ -162,5 +162,5 @@ def test_a_domain_with_too_many_servers_is_an_error() -> None:
     one = imports()
     for server in range(256):
         one.received(event(1, server=f"a{server}"), WALL_US, 0.0)
-    with pytest.raises(RemoteProtocolError, match="more than it may"):
+    with pytest.raises(RemoteProtocolError, match="more than 256 servers"):
         one.received(event(1, server="b"), WALL_US, 0.0)

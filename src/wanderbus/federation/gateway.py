@@ -26,6 +26,7 @@ from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice,
 from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import Imports
 from wanderbus.federation.messages import FederationOutput, ForeignEventsLost, ForeignTrouble, ForForeignLinks
+from wanderbus.federation.named_servers import shown
 from wanderbus.federation.parameters import ForeignDomain
 from wanderbus.federation.routing_lives import RoutingLives
 from wanderbus.federation.routing_messages import (
@@ -274,6 +275,7 @@ class Gateway:
 
     def _close(self, domain: str, reason: str) -> None:
         if (link := self._links.get(domain)) is not None:
+            reason = shown(reason)
             self._report(domain, reason)
             self._outputs.append(ForForeignLinks(CloseServerLink(link, reason)))
 
@@ -341,7 +343,7 @@ class Gateway:
             self._outputs += [ForForeignLinks(SendOnServerLink(link, encode(each))) for each in result.taken]
             self._consumed(link, result.done)
         for each in result.lost:
-            self._outputs.append(ForeignEventsLost(domain, each.server, each.count, each.reason))
+            self._outputs.append(ForeignEventsLost(domain, each.server, each.count, shown(each.reason)))
         if result.retry_at is not None:
             self._outputs.append(SetTimer(("import", domain), result.retry_at))
 

@@ -8,7 +8,7 @@ behind it.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -20,18 +20,21 @@ from wanderbus.broker.servers.server_users import domain_user
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import EventId
 from wanderbus.federation.imported import Imported, WaitingEvent
+from wanderbus.federation.named_servers import NamedServers
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
+from wanderbus.limits import NUMBER_MAX
 from wanderbus.tokens import TokenBucket
 
 SESSION: Final = "import"
 """Session, and device, of the foreign domain's user at the broker of the gateway: it publishes, and subscribes to
 nothing."""
 
-SERVERS_MAX: Final = 256
-"""Servers of a foreign domain."""
-
 WAITING_MAX: Final = 4_096
 """Events of a foreign domain that are not durable here yet. Its servers send no more than their windows, far fewer."""
+
+LOSSES_PER_S_MAX: Final = 0.1
+LOSSES_AT_ONCE_MAX: Final = 20.0
+"""Losses that are reported one by one; all are counted."""
 
 RETRY_S: Final = 1.0
 """Pause until events are published again that were refused for now."""
@@ -63,10 +66,12 @@ class Imports:
         self._new_link = new_link
         self._epoch = epoch
         self._pace = None if events_per_s_max is None else TokenBucket(events_per_s_max, max(1.0, events_per_s_max))
+        self._loss_pace = TokenBucket(LOSSES_PER_S_MAX, LOSSES_AT_ONCE_MAX)
+        self._named = NamedServers(domain)
         self._waiting: dict[str, deque[WaitingEvent]] = {}
         """Events of each server, in order."""
         self._requests: dict[int, WaitingEvent] = {}
-        self._unpublished: deque[WaitingEvent] = deque()
+        self._unpublished: OrderedDict[int, WaitingEvent] = OrderedDict()
         """Events that wait for their turn by the rate."""
         self._last_request = 0
         self._count = 0
@@ -84,9 +89,10 @@ class Imports:
     def received(self, message: EventForwarded | EventsLost, wall_us: int, now: float) -> Imported:
         """Take an event of the foreign domain; :class:`RemoteProtocolError` if it must not have sent this."""
         result = Imported()
-        waiting = self._waiting.setdefault(message.server, deque())
-        if len(self._waiting) > SERVERS_MAX or self._count >= WAITING_MAX:
+        if self._count >= WAITING_MAX:
             raise RemoteProtocolError(f"{self._domain} sends more than it may", None)
+        self._named.check(message.server)
+        waiting = self._waiting.setdefault(message.server, deque())
         if waiting and message.number <= waiting[-1].number:
             self._forget(message.server, result)
         one = WaitingEvent(message.epoch, message.number)
@@ -94,15 +100,15 @@ class Imports:
         self._count += 1
         if isinstance(message, EventsLost):
             one.is_done = True
-            self.counts["lost"] += message.count
-            result.lost.append(message)
+            self.counts["lost"] = min(NUMBER_MAX, self.counts["lost"] + message.count)
+            if self._loss_pace.take(now):
+                result.lost.append(message)
         elif (publish := self._publish_of(message, wall_us)) is None:
             one.is_done = True
             self.counts["not_received"] += 1
         else:
             one.publish = publish
-            self._requests[publish.request] = one
-            self._unpublished.append(one)
+            self._requests[publish.request] = self._unpublished[publish.request] = one
             self._go_on(result, now)
         self._finish(message.server, result)
         return result
@@ -137,7 +143,9 @@ class Imports:
         """Publish what was refused for now, and what has waited for the rate."""
         result = Imported()
         self._is_retrying = False
-        self._unpublished = deque([one for one in self._requests.values() if not one.is_published])
+        self._unpublished = OrderedDict(
+            (request, one) for request, one in self._requests.items() if not one.is_published
+        )
         self._go_on(result, now)
         return result
 
@@ -158,9 +166,10 @@ class Imports:
         again = self._waiting[server]
         result.done += len(again)
         self._count -= len(again)
-        left = {id(each) for each in again}
-        self._requests = {number: each for number, each in self._requests.items() if id(each) not in left}
-        self._unpublished = deque([each for each in self._unpublished if id(each) not in left])
+        for one in again:
+            if one.publish is not None:
+                self._requests.pop(one.publish.request, None)
+                self._unpublished.pop(one.publish.request, None)
         again.clear()
 
     def _publish_of(self, message: EventForwarded, wall_us: int) -> protocol.PublishFor | None:
@@ -169,6 +178,7 @@ class Imports:
         subject = protocol.decode_event(encoded).subject
         if subject not in self._types:
             return None
+        self._named.check(identity.origin)
         self._last_request += 1
         return protocol.PublishFor(
             self._last_request,
@@ -187,7 +197,7 @@ class Imports:
             if self._pace is not None and not self._pace.take(now):
                 self._retry_later(result, now + max(self._pace.wait_s(now), 0.01))
                 return
-            one = self._unpublished.popleft()
+            one = self._unpublished.popitem(last=False)[1]
             assert one.publish is not None
             one.is_published = True
             if self.link is None:
