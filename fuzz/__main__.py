@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz import agent, cost, filters, matching, meaning, ng, rudp, sip, target_runs
+from fuzz import agent, cost, federation, filters, matching, meaning, ng, rudp, sip, target_runs
 from fuzz.target_runs import Failure, Tally, Target
 from harness.reporting import Goal, goal, write_report
 
@@ -25,6 +25,7 @@ MEMORY_MB_MAX: Final = 16
 NAMES: Final[dict[str, Sequence[Target]]] = {
     "agent": agent.TARGETS,
     "meaning": meaning.TARGETS,
+    "federation": federation.TARGETS,
     "filters": filters.TARGETS,
     "matching": matching.TARGETS,
     "ng": ng.TARGETS,

@@ -274,8 +274,8 @@ class Gateway:
             self._close(domain, f"{domain}: {error}")
 
     def _close(self, domain: str, reason: str) -> None:
+        reason = shown(reason)
         if (link := self._links.get(domain)) is not None:
-            reason = shown(reason)
             self._report(domain, reason)
             self._outputs.append(ForForeignLinks(CloseServerLink(link, reason)))
 
