@@ -12,8 +12,9 @@ from wanderbus.broker.messages import LinkClosed, LinkOpened, MessageArrived
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId
 from wanderbus.federation.imported import Imported
-from wanderbus.federation.imports import RETRY_S, WAITING_MAX, Imports
+from wanderbus.federation.imports import LOSSES_AT_ONCE_MAX, RETRY_S, WAITING_MAX, Imports
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
+from wanderbus.limits import NUMBER_MAX
 
 LINK = 500
 WALL_US = 1_000_000
@@ -164,3 +165,32 @@ def test_a_domain_with_too_many_servers_is_an_error() -> None:
         one.received(event(1, server=f"a{server}"), WALL_US, 0.0)
     with pytest.raises(RemoteProtocolError, match="more than 256 servers"):
         one.received(event(1, server="b"), WALL_US, 0.0)
+
+
+def test_servers_that_a_domain_names_are_counted_over_all_links() -> None:
+    one = imports()
+    for server in range(128):
+        one.received(event(1, server=f"a{server}"), WALL_US, 0.0)
+        one.received(
+            msgspec.structs.replace(event(2, server=f"a{server}"), id=EventId(f"o{server}", 1, 1)), WALL_US, 0.0
+        )
+        one.end()
+    for unknown in (event(1, server="b"), msgspec.structs.replace(event(1), id=EventId("b", 1, 1))):
+        with pytest.raises(RemoteProtocolError, match="more than 256 servers"):
+            one.received(unknown, WALL_US, 0.0)
+    one.received(event(3), WALL_US, 0.0)
+
+
+def test_losses_are_counted_and_reported_now_and_then() -> None:
+    one = imports()
+    results = [one.received(EventsLost("a1", 9, each, NUMBER_MAX, ""), WALL_US, 0.0) for each in range(1, 100)]
+    assert sum(len(each.lost) for each in results) == LOSSES_AT_ONCE_MAX
+    assert all(each.taken for each in results)
+    assert one.counts == {"lost": NUMBER_MAX}
+
+
+def test_repeats_of_one_event_leave_one() -> None:
+    one = imports(events_per_s_max=1.0)
+    for _ in range(1_000):
+        one.received(event(1), WALL_US, 0.0)
+    assert (one.waiting, len(one._requests), len(one._unpublished)) == (1, 1, 1)

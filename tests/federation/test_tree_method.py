@@ -9,11 +9,12 @@ from itertools import combinations, pairwise
 import pytest
 
 from tests.federation.federated_world import POINTS, World, disturb, points, trusting
-from wanderbus.channels.interest.messages import InterestWhole, NumberedFilter, Stream
+from wanderbus.channels.interest.messages import InterestRefused, InterestWhole, NumberedFilter, Stream
 from wanderbus.federation.filter_routing import FilterRouting
 from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX
 from wanderbus.federation.methods.link_states import LinkStates
 from wanderbus.federation.methods.spanning_tree import Edge, spanning_tree
+from wanderbus.federation.methods.type_tree import TREES_MAX
 from wanderbus.federation.methods.wire import (
     LINK_STATES_MAX,
     AnnouncedLink,
@@ -29,6 +30,7 @@ from wanderbus.federation.routing_messages import (
     Neighbour,
     RoutingFailed,
     RoutingSettings,
+    RoutingSuperseded,
 )
 
 TYPE = "price"
@@ -370,4 +372,29 @@ def test_stream_of_another_origin_in_a_tree() -> None:
     tree = spanning_tree(TYPE, "a", [Edge(False, 1.0, "a", "b")])
     whole = InterestWhole(Stream(tree.id, "c"), 9, 1, (NumberedFilter(1, TYPE, "x == 1"),))
     outputs = routing.step([DomainMessage(hop, carried("tree", whole))], world.now)
+    assert any(isinstance(each, RoutingFailed) for each in outputs)
+
+
+@pytest.mark.parametrize(("epoch", "number"), [(1, LINK_STATES_MAX), (9, 1)])
+def test_state_of_the_own_domain_that_only_a_later_life_can_follow(epoch: int, number: int) -> None:
+    world = linked(line("ab"))
+    forged = DomainMessage("b", encode(LinkState(TYPE, "a", epoch, number, ())))
+    assert RoutingSuperseded(epoch, "b") in world.routing["a"].step([forged], world.now)
+
+
+def test_life_that_is_known_from_a_tree() -> None:
+    world = linked(line("ab"))
+    routing = world.routing["a"]
+    tree = spanning_tree(TYPE, "a", [Edge(False, 1.0, "a", "b")])
+    refused = InterestRefused(Stream(tree.id, "a"), 7 * TREES_MAX + 3, 1)
+    outputs = routing.step([DomainMessage("b", carried("tree", refused))], world.now)
+    assert RoutingSuperseded(7, "b") in outputs
+
+
+@pytest.mark.parametrize("origin", ["a", "z"])
+def test_state_of_a_life_that_cannot_have_been(origin: str) -> None:
+    world = linked(line("ab"))
+    routing = world.routing["a"]
+    routing.epoch_max = 100
+    outputs = routing.step([DomainMessage("b", encode(LinkState(TYPE, origin, 101, 1, ())))], world.now)
     assert any(isinstance(each, RoutingFailed) for each in outputs)
