@@ -43,7 +43,7 @@ from wanderbus.settings.reading import make, read
 
 NAMES: Final = ("alpha", "beta", "gamma", "a1", "b1", "x1", "", "x/T", "\x1b[2J", "x" * 300)
 TYPES: Final = ("T", "U", "Secret", "")
-NUMBERS: Final = (0, 1, 2, 3, 7, 100, 2**31, 2**43 - 1, 2**43, 2**53, 2**63 - 1, 2**63, 2**64 - 1, -1)
+NUMBERS: Final = (0, 1, 2, 3, 7, 1_280, 2**31, 2**51 - 1, 2**51, 2**53, 2**63 - 1, 2**63, 2**64 - 1, -1)
 EXPRESSIONS: Final = ("", "x == 1", "x > 2 && y == 'b'", "x >", "(" * 50)
 BYTES_MAX: Final = 65_507
 
@@ -102,9 +102,9 @@ def _of_gateway(random: Random) -> wire.Message:
             identity = EventId(random.choice((server, random.choice(NAMES))), numbers[2], numbers[3])
             return EventForwarded(server, numbers[0], numbers[1], identity, msgspec.Raw(raw or b"\xc0"))
         case 3:
-            return EventsLost(server, *numbers[:3], random.choice(NAMES))
+            return EventsLost(server, numbers[0], numbers[1], numbers[2], random.choice(NAMES))
         case 4:
-            return EventsTaken(server, *numbers[:2])
+            return EventsTaken(server, numbers[0], numbers[1])
         case _:
             return FiltersSent(msgspec.msgpack.encode(_of_filters(random)))
 
@@ -126,7 +126,7 @@ def _of_filters(random: Random) -> methods.DomainPayload:
 
 def _of_stream(random: Random) -> interest.Message:
     stream = Stream(random.choice((0, 0, 0, 1, 2**63)), random.choice(("alpha", "alpha", "alpha", *NAMES)))
-    numbers = [random.choice(NUMBERS) for _ in range(4)]
+    first, second, third, fourth = random.choices(NUMBERS, k=4)
     filters = tuple(
         [
             NumberedFilter(random.choice(NUMBERS), random.choice((*TYPES, None)), random.choice(EXPRESSIONS))
@@ -135,17 +135,17 @@ def _of_stream(random: Random) -> interest.Message:
     )
     match random.randrange(6):
         case 0:
-            return interest.InterestPosition(stream, *numbers[:3])
+            return interest.InterestPosition(stream, first, second, third)
         case 1:
-            return interest.InterestChanged(stream, *numbers[:3], filters, tuple(numbers[3:]))
+            return interest.InterestChanged(stream, first, second, third, filters, (fourth,))
         case 2:
-            return interest.InterestWhole(stream, *numbers[:2], filters)
+            return interest.InterestWhole(stream, first, second, filters)
         case 3:
-            return interest.InterestConfirmed(stream, *numbers[:2])
+            return interest.InterestConfirmed(stream, first, second)
         case 4:
-            return interest.InterestRequested(stream, *numbers[:2])
+            return interest.InterestRequested(stream, first, second)
         case _:
-            return interest.InterestRefused(stream, *numbers[:2])
+            return interest.InterestRefused(stream, first, second)
 
 
 # A gateway with a neighbour that lies --------------------------------------------------------------------------------

@@ -26,8 +26,9 @@ from wanderbus.federation.methods.wire import encode as encode_filters
 from wanderbus.federation.routing_messages import Method
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken, FiltersSent, decode, encode
 from wanderbus.limits import NUMBER_MAX
-from wanderbus.parameters.broker import BrokerConfig, QueuePolicy
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.links import DomainLink
+from wanderbus.subscription import QueuePolicy
 
 THREE: Final = {"alpha": ["a1"], "beta": ["b1", "b2"], "gamma": ["g1"]}
 METHODS: Final[tuple[Method, ...]] = ("multicast", "rendezvous")
@@ -147,7 +148,7 @@ HARMLESS: Final[dict[str, bytes]] = {
     "a gap in the filters": carried(InterestChanged(Stream(0, "alpha"), EPOCH_MAX, 9, 8, (), ())),
     "a later life of beta": carried(InterestRefused(STREAM, 1_000, 1)),
     "the last number of beta, in a tree": encode(
-        FiltersSent(encode_filters(LinkState("T", "beta", 1, LINK_STATES_MAX, ())))
+        FiltersSent(encode_filters(LinkState("T", "beta", 256, LINK_STATES_MAX, ())))
     ),
     "a tree that is none": TREE,
 }
@@ -199,9 +200,14 @@ def test_lives_that_a_domain_invents_are_few(is_told_often: bool) -> None:
     sent: list[bytes] = []
     link = domains.link("g1", "b1")
     send = link.send
-    link.send = lambda node, payload: (sent.append(payload), send(node, payload))[1]  # type: ignore[method-assign]
+
+    def note(node: Any, payload: bytes) -> None:
+        sent.append(payload)
+        send(node, payload)
+
+    link.send = note  # type: ignore[method-assign]
     for each in range(200 if is_told_often else 2):
-        domains.say(carried(InterestRefused(STREAM, 10 * each + 10, 1)), seconds=0.01)
+        domains.say(carried(InterestRefused(STREAM, 1_000 * each + 1_000, 1)), seconds=0.01)
     domains.wait(5.0)
     assert 0 < len(sent) < (100 if is_told_often else 20)
     domains.live()

@@ -395,6 +395,6 @@ def test_life_that_is_known_from_a_tree() -> None:
 def test_state_of_a_life_that_cannot_have_been(origin: str) -> None:
     world = linked(line("ab"))
     routing = world.routing["a"]
-    routing.epoch_max = 100
+    routing.believe(100)
     outputs = routing.step([DomainMessage("b", encode(LinkState(TYPE, origin, 101, 1, ())))], world.now)
     assert any(isinstance(each, RoutingFailed) for each in outputs)

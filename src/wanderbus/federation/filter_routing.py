@@ -82,8 +82,7 @@ class FilterRouting:
         """Types of which it is not known yet what the domain wants."""
         self._outputs: list[RoutingOutput] = []
         self._timer_at: float | None = None
-        self.epoch_max = EPOCH_MAX
-        """Highest epoch that a gateway can have by now."""
+        self._epoch_max = EPOCH_MAX
 
     def step(self, inputs: Iterable[RoutingInput], now: float) -> list[RoutingOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -109,6 +108,10 @@ class FilterRouting:
                         self._outputs += each.repeat(now)
         self._end_former(now)
         return self._take_outputs()
+
+    def believe(self, epoch_max: int) -> None:
+        """Believe that gateways have lives of such an epoch, but of no higher one."""
+        self._epoch_max = epoch_max
 
     def wanted_by(self, domain: str) -> list[Interest]:
         """Return all interests whose events have to be sent to a domain."""
@@ -201,7 +204,7 @@ class FilterRouting:
             yield each
 
     def _check_epoch(self, epoch: int) -> None:
-        if epoch > self.epoch_max:
+        if epoch > self._epoch_max:
             raise RemoteProtocolError(f"a gateway of {epoch} ms cannot have been yet", None)
 
     # Interest of the own domain -----------------------------------------------------------------------------------

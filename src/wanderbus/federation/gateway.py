@@ -138,7 +138,7 @@ class Gateway:
         return self._take()
 
     def clock_read(self, wall_us: int) -> None:
-        """Note the wall clock, by which events are received."""
+        """Note the wall clock."""
         self._wall_us = wall_us
         self._lives.clock_read(wall_us)
 

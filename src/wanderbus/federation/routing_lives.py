@@ -42,7 +42,7 @@ class RoutingLives:
     def clock_read(self, wall_us: int) -> None:
         """Note the wall clock, which bounds the lives that gateways can have had."""
         self._wall_ms = wall_us // 1_000
-        self.present.epoch_max = self._epoch_max
+        self.present.believe(self._epoch_max)
 
     def begin_again(self, superseded: RoutingSuperseded, now: float) -> bool:
         """Begin a life after the one that a domain knows; False if it says so too often, and has to say it again."""
@@ -58,5 +58,5 @@ class RoutingLives:
 
     def _make(self) -> FilterRouting:
         routing = FilterRouting(self._settings, epoch=self._epoch)
-        routing.epoch_max = self._epoch_max
+        routing.believe(self._epoch_max)
         return routing
