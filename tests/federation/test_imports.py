@@ -96,11 +96,25 @@ def test_events_that_were_refused_for_now_are_published_again_in_order() -> None
         one.received(event(number), WALL_US, 0.0)
     result = one.answered(refused(1, "disk_full"), 5.0)
     assert (result.taken, result.retry_at) == ([], 5.0 + RETRY_S)
-    assert one.answered(refused(2, "disk_full"), 5.0).retry_at is None
-    one.answered(accepted(3), 5.0)
-    assert [each.number for each in published(one.retry(6.0))] == [101, 102]
-    one.answered(accepted(1), 7.0)
-    assert one.answered(accepted(2), 7.0).taken == [EventsTaken("a1", 9, 3)]
+    for request in (2, 3):
+        assert one.answered(refused(request, "disk_full"), 5.0).retry_at is None
+    assert [each.number for each in published(one.retry(6.0))] == [101, 102, 103]
+    for request in (1, 2):
+        one.answered(accepted(request), 7.0)
+    assert one.answered(accepted(3), 7.0).taken == [EventsTaken("a1", 9, 3)]
+
+
+def test_events_behind_a_refused_one_wait_until_its_device_has_all_answers() -> None:
+    one = imports()
+    for number in (1, 2):
+        one.received(event(number), WALL_US, 0.0)
+    one.answered(refused(1, "disk_full"), 0.0)
+    assert published(one.received(event(3), WALL_US, 0.5)) == []
+    assert [each.device for each in published(one.received(event(4, "U"), WALL_US, 0.5))] == ["a1/U"]
+    waits = one.retry(1.0)
+    assert (published(waits), waits.retry_at) == ([], 1.0 + RETRY_S)
+    one.answered(refused(2, "disk_full"), 1.5)
+    assert [each.number for each in published(one.retry(2.0))] == [101, 102, 103]
 
 
 def test_a_link_that_the_broker_drops_is_opened_again() -> None:

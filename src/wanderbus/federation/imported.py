@@ -19,6 +19,11 @@ class WaitingEvent(msgspec.Struct):
     is_published: bool = False
     """True while it waits for the answer of the broker."""
 
+    @property
+    def device(self) -> str:
+        """Return the device that publishes the event here, "" for a loss."""
+        return "" if self.publish is None else self.publish.device
+
 
 class Imported(msgspec.Struct):
     """Work that follows from a call."""

@@ -73,6 +73,8 @@ class Imports:
         self._requests: dict[int, WaitingEvent] = {}
         self._unpublished: OrderedDict[int, WaitingEvent] = OrderedDict()
         """Events that wait for their turn by the rate."""
+        self._held: set[str] = set()
+        """Devices with an event that was refused for now: what is behind it waits until all their answers are here."""
         self._last_request = 0
         self._count = 0
         self.link: int | None = None
@@ -126,6 +128,7 @@ class Imports:
                 self._done(message.number, "repeated", result)
             elif (one := self._requests.get(message.number)) is not None:
                 one.is_published = False
+                self._held.add(one.device)
                 self._retry_later(result, now + RETRY_S)
         return result
 
@@ -133,6 +136,7 @@ class Imports:
         """Publish again, after a pause, what waits on a link that the broker has dropped."""
         result = Imported()
         self.link = None
+        self._held.clear()
         for one in self._requests.values():
             one.is_published = False
         if self._requests:
@@ -140,13 +144,19 @@ class Imports:
         return result
 
     def retry(self, now: float) -> Imported:
-        """Publish what was refused for now, and what has waited for the rate."""
+        """Publish what was refused for now and what is behind it, and what has waited for the rate.
+
+        What a device has on its way must not come between an event and those behind it that are published again.
+        """
         result = Imported()
         self._is_retrying = False
+        self._held &= {one.device for one in self._requests.values() if one.is_published}
         self._unpublished = OrderedDict(
             (request, one) for request, one in self._requests.items() if not one.is_published
         )
         self._go_on(result, now)
+        if self._held:
+            self._retry_later(result, now + RETRY_S)
         return result
 
     def end(self) -> Imported:
@@ -155,6 +165,7 @@ class Imports:
         self._waiting.clear()
         self._requests.clear()
         self._unpublished.clear()
+        self._held.clear()
         self._count = 0
         if self.link is not None:
             result.for_broker.append(LinkClosed(self.link, f"the link to {self._domain} is closed"))
@@ -194,10 +205,14 @@ class Imports:
     def _go_on(self, result: Imported, now: float) -> None:
         """Publish as many events as the rate permits."""
         while self._unpublished:
+            request, one = next(iter(self._unpublished.items()))
+            if one.device in self._held:
+                del self._unpublished[request]
+                continue
             if self._pace is not None and not self._pace.take(now):
                 self._retry_later(result, now + max(self._pace.wait_s(now), 0.01))
                 return
-            one = self._unpublished.popitem(last=False)[1]
+            del self._unpublished[request]
             assert one.publish is not None
             one.is_published = True
             if self.link is None:
