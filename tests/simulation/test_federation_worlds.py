@@ -9,7 +9,13 @@ import msgspec
 import pytest
 
 from tests.simulation.noticing import is_noticed
+from wanderbus.federation import gateway as gateway_module
+from wanderbus.federation import imports as imports_module
+from wanderbus.federation.circuit_host import CircuitHost
+from wanderbus.federation.gateway import Gateway
+from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import Imports
+from wanderbus.federation.methods.wanted_interests import WantedInterests
 from wanderbus.simulation.federation.scenario import FederationScenario
 from wanderbus.simulation.layers import Layer, replay_command
 from wanderbus.simulation.scenario import Result
@@ -73,9 +79,59 @@ def number_by_arrival(patch: Patch) -> None:
     patch.setattr(Imports, "_publish_of", counted)
 
 
+def begin_before_the_filters_are_known(patch: Patch) -> None:
+    def at_once(self: Gateway, domain: str, now: float) -> None:
+        if domain in self._links:
+            self._apply(domain, self._exports[domain].begin(now))
+
+    patch.setattr(Gateway, "_begin", at_once)
+
+
+def acknowledge_what_is_not_durable(patch: Patch) -> None:
+    received = Imports.received
+
+    def at_once(self: Imports, message: Any, wall_us: int, now: float) -> Imported:
+        result = received(self, message, wall_us, now)
+        for each in self._waiting[message.server]:
+            each.is_done = True
+        self._finish(message.server, result)
+        return result
+
+    patch.setattr(Imports, "received", at_once)
+
+
+def begin_each_life_with_one_epoch(patch: Patch) -> None:
+    patch.setattr(gateway_module, "epoch_of", lambda life, place, known=0: 1)
+
+
+def replace_circuits_in_silence(patch: Patch) -> None:
+    patch.setattr(CircuitHost, "_replace", lambda self, former: None)
+
+
+def take_the_whole_by_its_changes(patch: Patch) -> None:
+    apply_message = WantedInterests.apply
+
+    def changes_only(self: WantedInterests, *arguments: Any) -> None:
+        result = arguments[5]
+        if result.added or result.removed:
+            apply_message(self, *arguments)
+
+    patch.setattr(WantedInterests, "apply", changes_only)
+
+
+def mix_the_types_of_a_server(patch: Patch) -> None:
+    patch.setattr(imports_module, "device_of", lambda identity, subject: identity.origin)
+
+
 SABOTAGES: Sequence[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
-    (name_the_gateway_in_the_publisher, "was accepted by", (1, 2)),
-    (number_by_arrival, "", (1, 2)),
+    (name_the_gateway_in_the_publisher, "has accepted", (1, 2)),
+    (number_by_arrival, "has accepted", (1, 2)),
+    (begin_before_the_filters_are_known, " has missed ", (2, 4)),
+    (acknowledge_what_is_not_durable, " has missed ", (8, 29)),
+    (begin_each_life_with_one_epoch, "", (2, 6)),
+    (replace_circuits_in_silence, " interest ", (24,)),
+    (take_the_whole_by_its_changes, " has too much interest ", (2, 3)),
+    (mix_the_types_of_a_server, "has accepted", (1, 2)),
 ]
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.federation.parameters import FederationParameters, ForeignDomain
-from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
+from wanderbus.federation.routing_messages import Method, Neighbour, RoutingSettings
 from wanderbus.subscription import EVERY_SUBJECT
 
 TYPES: Final = ("A", "B", "C", "D", "AA")
@@ -41,10 +41,12 @@ class SimulatedDomain(msgspec.Struct):
 class FederationLayout:
     """Domains that share events, drawn at random.
 
-    In every fifth world there are no hierarchies in some domains.
+    In every fifth world there are no hierarchies in some domains. With another method than multicast, every type goes
+    from each domain to each other one.
     """
 
-    def __init__(self, seed: int, draw: Random) -> None:
+    def __init__(self, seed: int, draw: Random, method: Method = "multicast") -> None:
+        self.method: Method = method
         self.domains: dict[str, SimulatedDomain] = {}
         for name in _NAMES[: draw.choice([2, 2, 2, 3, 3, 4, 5])]:
             servers = tuple([f"{name[0]}{number}" for number in range(1, draw.choice([1, 2, 2, 3]) + 1)])
@@ -56,6 +58,8 @@ class FederationLayout:
             self.domains[name] = SimulatedDomain(name, servers, tuple(gateways), groups, decentralised)
         for source, target in self.pairs():
             sides = {each: draw.choice(["both", "both", "both", "both", "sends", "receives", "none"]) for each in TYPES}
+            if method != "multicast":
+                sides = dict.fromkeys(TYPES, "both")
             sends = frozenset([each for each, side in sides.items() if side in ("both", "sends")])
             receives = frozenset([each for each, side in sides.items() if side in ("both", "receives")])
             source.sends = {**source.sends, target.name: sends}
@@ -92,5 +96,5 @@ class FederationLayout:
                     for each in others
                 ]
             ),
-            routing=RoutingSettings(domain.name, neighbours),
+            routing=RoutingSettings(domain.name, neighbours, self.method),
         )

@@ -16,6 +16,7 @@ from wanderbus.channels.interest.interest_set import MODES
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.federation.gateway_choice import link_name
+from wanderbus.federation.routing_messages import Method
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.domain_device import DomainDevice
 from wanderbus.simulation.domains.domain_scenario import FILTER_LEASE_S, DomainScenario
@@ -39,6 +40,8 @@ class FederationScenario(DomainScenario):
     """A world with several domains, set up by the seed."""
 
     active_s = ACTIVE_S
+    method: ClassVar[Method] = "multicast"
+    """Method by which filters go from domain to domain."""
     counted: ClassVar = {
         "domains": "domains",
         "servers": "servers",
@@ -60,7 +63,7 @@ class FederationScenario(DomainScenario):
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
-        self.layout = FederationLayout(seed, draw)
+        self.layout = FederationLayout(seed, draw, self.method)
         self.hosts: dict[str, FederatedNode] = {}
         """Servers of all domains."""
         by_link: dict[str, FederatedNode] = {}
