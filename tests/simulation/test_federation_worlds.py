@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.simulation.noticing import is_noticed
-from wanderbus.federation import gateway as gateway_module
 from wanderbus.federation import imports as imports_module
+from wanderbus.federation import routing_lives
 from wanderbus.federation.circuit_host import CircuitHost
 from wanderbus.federation.gateway import Gateway
 from wanderbus.federation.imported import Imported
@@ -101,7 +101,7 @@ def acknowledge_what_is_not_durable(patch: Patch) -> None:
 
 
 def begin_each_life_with_one_epoch(patch: Patch) -> None:
-    patch.setattr(gateway_module, "epoch_of", lambda life, place, known=0: 1)
+    patch.setattr(routing_lives, "epoch_of", lambda life, place, known=0: 1)
 
 
 def replace_circuits_in_silence(patch: Patch) -> None:
