@@ -12,6 +12,8 @@ from tests.simulation.noticing import is_noticed
 from wanderbus.federation import imports as imports_module
 from wanderbus.federation import routing_lives
 from wanderbus.federation.circuit_host import CircuitHost
+from wanderbus.federation.domestic_interest import DomesticTable
+from wanderbus.federation.exports import Exports
 from wanderbus.federation.gateway import Gateway
 from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import Imports
@@ -123,6 +125,29 @@ def mix_the_types_of_a_server(patch: Patch) -> None:
     patch.setattr(imports_module, "device_of", lambda identity, subject: identity.origin)
 
 
+def tell_before_all_servers_have_told(patch: Patch) -> None:
+    patch.setattr(DomesticTable, "awaited", property(lambda self: ()))
+
+
+def keep_what_an_earlier_life_knew(patch: Patch) -> None:
+    patch.setattr(Exports, "interests", lambda self: [])
+
+
+def forward_children_that_nobody_wants(patch: Patch) -> None:
+    forward = Exports._forward
+
+    def forwarded(self: Exports, arrived: Any, now: float) -> None:
+        self._filters[arrived.event.subject] += 1
+        forward(self, arrived, now)
+        self._filters[arrived.event.subject] -= 1
+
+    patch.setattr(Exports, "_forward", forwarded)
+
+
+def never_publish_again(patch: Patch) -> None:
+    patch.setattr(Imports, "retry", lambda self, now: Imported())
+
+
 SABOTAGES: Sequence[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (name_the_gateway_in_the_publisher, "has accepted", (1, 2)),
     (number_by_arrival, "has accepted", (1, 2)),
@@ -132,6 +157,10 @@ SABOTAGES: Sequence[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (replace_circuits_in_silence, " interest ", (24,)),
     (take_the_whole_by_its_changes, " has too much interest ", (2, 3)),
     (mix_the_types_of_a_server, "has accepted", (1, 2)),
+    (tell_before_all_servers_have_told, " has missed ", (2, 4)),
+    (keep_what_an_earlier_life_knew, " has too much interest ", (10, 24)),
+    (forward_children_that_nobody_wants, " of type ", (2, 5)),
+    (never_publish_again, " not durable", (2,)),
 ]
 
 
