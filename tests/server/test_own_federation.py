@@ -11,8 +11,11 @@ import pytest
 
 from wanderbus.config import ServerSettings
 from wanderbus.errors import ConfigurationError
-from wanderbus.runtime.files.federation_file import create_federation, federation_key_file
+from wanderbus.rudp.keys import KeyPair
+from wanderbus.runtime.files.federation_file import create_federation, federation_key_file, put_domain, put_method
+from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.server.own_federation import OwnFederation, federation_of
+from wanderbus.settings.federation import ForeignDomainSettings
 
 
 def settings(tmp_path: Path, **given: Any) -> ServerSettings:
@@ -97,3 +100,19 @@ def test_warning_about_a_key_that_others_can_read(tmp_path: Path, file: Path, ca
     with caplog.at_level(logging.WARNING):
         federation_of(settings(tmp_path, federation=file, federation_gateway="a1"))
     assert "federation.key holds the private key of a domain and can be read by others: chmod 600" in caplog.text
+
+
+def test_refusal_of_a_gateway_that_is_no_server_of_the_domain(tmp_path: Path, file: Path) -> None:
+    own = OwnFederation(file, "a1")
+    with pytest.raises(ConfigurationError, match="its gateway a1 is no server of the domain"):
+        own.parts("s1", ["s1", "s2"], None, SystemRandom(), b"", 1)
+    assert own.parts("a1", ["a1", "s2"], None, SystemRandom(), b"", 1).links is not None
+
+
+def test_refusal_of_the_method_tree_by_a_server(tmp_path: Path, file: Path) -> None:
+    key = KeyPair(b"\7" * 32).public.hex()
+    foreign = ForeignDomainSettings(public_key=key, gateways={"b1": "127.0.0.2:5900"}, receive=("Price",))
+    put_domain(file, "beta.example", foreign)
+    put_method(file, "Price", "tree")
+    with pytest.raises(ConfigurationError, match="Price has the method tree, which servers do not have"):
+        OwnFederation(file, "a1").parts("a1", ["a1"], None, SystemRandom(), b"", 1)
