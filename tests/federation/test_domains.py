@@ -179,3 +179,23 @@ def test_filters_of_a_domain_stay_until_its_gateway_knows_all_interest_again() -
     domains.wait(60.0)
     assert received(reader) == [1, 2, 3]
     assert domains.problems() == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("domain", ["alpha", "beta"])
+def test_words_of_other_domains_wait_until_all_interest_is_known(domain: str, method: Method) -> None:
+    domains = Domains({"alpha": ["a1", "a2"], "beta": ["b1", "b2"]}, method=method)
+    readers = {subject: domains.subscriber("b2", f"reader-{subject}", subject) for subject in ("T", "U")}
+    publisher = domains.device("a2", "publisher")
+    first, second = domains.domains[domain]
+    for server in (first, second):
+        domains.nodes[server].crash(lose_rows=False)
+    domains.nodes[first].start()
+    domains.wait(10.0)
+    assert next(iter(domains.nodes[first].member.rows().values()))["awaited"] == [second]
+    domains.nodes[second].start()
+    domains.wait(60.0)
+    for subject in readers:
+        domains.publish(publisher, 1, 2, subject=subject)
+    assert {subject: received(each) for subject, each in readers.items()} == {"T": [1, 2], "U": [1, 2]}
+    assert domains.problems() == []

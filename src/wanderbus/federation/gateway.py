@@ -116,6 +116,8 @@ class Gateway:
         """Types of which all filters of a foreign domain are known; they stay known while there is no link."""
         self._doubtful: dict[str, set[Interest]] = {each: set() for each in self._domains}
         """Filters of each foreign domain that an earlier life of the routing knew, and this one does not yet."""
+        self._early: dict[str, list[DomainMessage]] = {}
+        """Messages of foreign domains about filters that came before the interest here was known."""
         self._links: dict[str, int] = {}
         """The link to each foreign domain."""
         self._up: set[str] = {name}
@@ -175,8 +177,10 @@ class Gateway:
         answer, change = self._table.receive(server, message, now)
         self._wanted_here(change, now)
         if was_awaited and not self._table.awaited:
-            for domain in self._links:
-                self._route([DomainLinked(domain)], now)
+            for domain, link in self._links.items():
+                early = self._early.pop(domain, [])
+                self._route([DomainLinked(domain), *early], now)
+                self._consumed(link, len(early))
         return answer, self._take()
 
     def from_server(self, server: str, message: CircuitMessage | CircuitClosed, now: float) -> list[GatewayOutput]:
@@ -266,9 +270,11 @@ class Gateway:
                 case EventsTaken():
                     self._apply(domain, self._exports[domain].taken(message, now))
                 case FiltersSent(payload=inner):
-                    # Without the whole of the own interest nothing is said; the other domain repeats its message.
-                    if not self._table.awaited:
-                        self._route([DomainMessage(domain, inner)], now)
+                    # Without the whole of the own interest nothing is said; the window of the link bounds what waits.
+                    if self._table.awaited:
+                        self._early.setdefault(domain, []).append(DomainMessage(domain, inner))
+                        return
+                    self._route([DomainMessage(domain, inner)], now)
             self._consumed(link, 1)
         except RemoteProtocolError as error:
             self._close(domain, f"{domain}: {error}")
@@ -280,6 +286,7 @@ class Gateway:
             self._outputs.append(ForForeignLinks(CloseServerLink(link, reason)))
 
     def _unlinked(self, domain: str, now: float) -> None:
+        self._early.pop(domain, None)
         self._apply(domain, self._exports[domain].end(f"the link to {domain} is closed", now))
         self._imported(domain, self._imports[domain].end())
         self._route([DomainUnlinked(domain)], now)

@@ -90,6 +90,7 @@ class OwnFederation:
             raise ConfigurationError(
                 f"federation: its gateway {strangers[0]} is no server of the domain; name gateways as in event_domain"
             )
+        self._check_rendezvous()
         lineage = Hierarchy({}).lineage if channels is None else channels.lineage
         member = FederationMember(
             self._parameters(server, servers), lineage, itertools.count(FIRST_CIRCUIT).__next__, epoch=epoch_ms
@@ -107,6 +108,18 @@ class OwnFederation:
             reset_key=reset_key,
         )
         return FederationParts(member, links)
+
+    def _check_rendezvous(self) -> None:
+        """Refuse several gateways of a domain where types have a rendezvous: each gateway would hear a part alone."""
+        settings = self.federation.settings
+        several = [name for name, each in settings.domains.items() if len(each.gateways) > 1]
+        several += [settings.name] if len(settings.gateways) > 1 else []
+        found = [each for each in self.federation.types if self.federation.method_of(each) == "rendezvous"]
+        if found and several:
+            raise ConfigurationError(
+                f"federation: {found[0]} has the method rendezvous, and {several[0]} has several gateways; use "
+                "multicast, or one gateway for each domain"
+            )
 
     def _parameters(self, server: str, servers: Sequence[str]) -> FederationParameters:
         federation = self.federation
