@@ -19,7 +19,8 @@ from wanderbus.simulation.federation.node import FederatedNode
 from wanderbus.simulation.world import World
 
 KEY = bytes(32)
-TYPES = frozenset({"T", "U"})
+TYPES = frozenset({"T", "U", "X"})
+"""Types; of two domains "alpha" and "beta", the first is the rendezvous of "X", and the second that of the others."""
 
 
 class Domains:
