@@ -15,6 +15,7 @@ from wanderbus.broker.messages import AdvertisementsChanged, SendOnLink
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
 from wanderbus.broker.servers.route_index import RouteIndex
+from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state import state
 from wanderbus.broker.state.decentralised_state import DecentralisedState
 from wanderbus.broker.state.journal import Journal
@@ -101,7 +102,7 @@ def send_before_it_is_durable(patch: Patch) -> None:
 
 def send_directly_and_by_sessions(patch: Patch) -> None:
     """Let the sessions of servers get direct events, too."""
-    patch.setattr(DecentralisedEvents, "excluded", frozenset())
+    patch.setattr(ServerUsers, "excluded", lambda self, publisher, *, is_direct: ())
 
 
 def ignore_causes(patch: Patch) -> None:

@@ -30,7 +30,7 @@ from wanderbus.broker.messages import (
     HistoryRead,
     HistoryWanted,
 )
-from wanderbus.broker.publish import acceptance, delivery, publishing
+from wanderbus.broker.publish import acceptance, delivery, outbox_orders
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.state import engine_events, replays, state
@@ -158,7 +158,7 @@ class _NoOrder(OutboxOrder[Any, Any]):
 
 
 def hold_nothing_up_on_a_link(patch: Patch) -> None:
-    patch.setattr(publishing, "OutboxOrder", _NoOrder)
+    patch.setattr(outbox_orders, "OutboxOrder", _NoOrder)
 
 
 def hold_nothing_up_over_a_link(patch: Patch) -> None:
