@@ -9,6 +9,11 @@ from typing import Any
 
 import pytest
 
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
+from wanderbus.channels.directory import Directory, first_table
+from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.merging import Merging
+from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.config import ServerSettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.rudp.keys import KeyPair
@@ -121,6 +126,28 @@ def test_refusal_of_a_rendezvous_between_several_gateways(tmp_path: Path, of: st
     put_method(file, "Price", "rendezvous")
     with pytest.raises(ConfigurationError, match=f"method rendezvous, and {of} has several gateways"):
         OwnFederation(file, "a1").parts("a1", list(own), None, SystemRandom(), b"", 1)
+
+
+@pytest.mark.parametrize("is_decentralised", [True, False])
+def test_refusal_of_several_gateways_with_a_decentralised_channel(tmp_path: Path, is_decentralised: bool) -> None:
+    file = tmp_path / "several.toml"
+    create_federation(file, "alpha.example", {"a1": "127.0.0.1:5900", "a2": "127.0.0.1:5901"})
+    key = KeyPair(b"\7" * 32).public.hex()
+    theirs = {"b1": "127.0.0.2:5900"}
+    put_domain(file, "beta.example", ForeignDomainSettings(public_key=key, gateways=theirs, receive=("Price",)))
+    names = ("a1", "a2")
+    directory = Directory(ChannelGroups(bytes(32), 8), first_table(8, names, bytes(32)))
+    own = DecentralisedChannels(
+        *(directory, "a1", names, lambda subject: is_decentralised, lambda subject: Merging(), (Merging(),)),
+        has_ordered=True,
+    )
+    channels = OwnChannels(directory, "a1", decentralised=own, others=["a2"])
+    federation = OwnFederation(file, "a1")
+    if is_decentralised:
+        with pytest.raises(ConfigurationError, match="the channel of Price is decentralised"):
+            federation.parts("a1", names, channels, SystemRandom(), b"", 1)
+    else:
+        assert federation.parts("a1", names, channels, SystemRandom(), b"", 1).links is not None
 
 
 def test_refusal_of_the_method_tree_by_a_server(tmp_path: Path, file: Path) -> None:

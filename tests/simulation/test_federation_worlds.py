@@ -54,7 +54,7 @@ def test_a_dozen_seeds_have_enough_happening_in_them(results: list[Result]) -> N
         ("notifications", 1_000),
         ("subscriptions", 100),
         ("counting", 200),
-        ("takeovers", 2),
+        ("takeovers", 1),
         ("crashes", 10),
         ("breaks", 10),
         ("partitions", 10),

@@ -91,6 +91,7 @@ class OwnFederation:
                 f"federation: its gateway {strangers[0]} is no server of the domain; name gateways as in event_domain"
             )
         self._check_rendezvous()
+        self._check_decentralised(channels)
         lineage = Hierarchy({}).lineage if channels is None else channels.lineage
         member = FederationMember(
             self._parameters(server, servers), lineage, itertools.count(FIRST_CIRCUIT).__next__, epoch=epoch_ms
@@ -119,6 +120,18 @@ class OwnFederation:
             raise ConfigurationError(
                 f"federation: {found[0]} has the method rendezvous, and {several[0]} has several gateways; use "
                 "multicast, or one gateway for each domain"
+            )
+
+    def _check_decentralised(self, channels: OwnChannels | None) -> None:
+        """Refuse several gateways where a received type is decentralised: only the publishing one knows its repeats."""
+        decentralised = None if channels is None else channels.decentralised
+        if decentralised is None or len(self.federation.gateways) == 1:
+            return
+        received = {each for name in self.federation.domains for each in self.federation.receives(name)}
+        if found := sorted(each for each in received if decentralised.has(each)):
+            raise ConfigurationError(
+                f"federation: the channel of {found[0]} is decentralised, and {self.federation.name} has several "
+                "gateways; leave one, or make the channel ordered"
             )
 
     def _parameters(self, server: str, servers: Sequence[str]) -> FederationParameters:

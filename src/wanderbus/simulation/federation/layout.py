@@ -51,12 +51,12 @@ class FederationLayout:
         for name in _NAMES[: draw.choice([2, 2, 2, 3, 3, 4, 5])]:
             servers = tuple([f"{name[0]}{number}" for number in range(1, draw.choice([1, 2, 2, 3]) + 1)])
             gateways = draw.sample(servers, min(len(servers), draw.choice([1, 2, 2])))
-            if method == "rendezvous":
-                del gateways[1:]  # servers refuse more
             parents = _PARENTS if seed % 5 or draw.random() < 0.5 else {}
             groups = ChannelGroups(_KEY, _GROUPS, parents=parents)
             chosen = draw.choice([(), (), ("A", "B"), TYPES])
             decentralised = frozenset([each for each in TYPES if groups.hierarchy.top(each) in chosen])
+            if method == "rendezvous" or decentralised:
+                del gateways[1:]  # servers refuse more
             self.domains[name] = SimulatedDomain(name, servers, tuple(gateways), groups, decentralised)
         for source, target in self.pairs():
             sides = {each: draw.choice(["both", "both", "both", "both", "sends", "receives", "none"]) for each in TYPES}
