@@ -204,7 +204,7 @@ def _gateway() -> Gateway:
     domains = [ForeignDomain(each, (f"{each[0]}1",), shared, shared) for each in ("alpha", "gamma")]
     types = ReceivedTypes(shared, lambda subject: (subject,))
     links = itertools.count(1_000).__next__
-    return Gateway("beta", "b1", ("b1",), ("b1",), domains, types, routing, links, links, 5)
+    return Gateway("beta", "b1", ("b1",), ("b1",), domains, types, routing, links, 5)
 
 
 # Files ----------------------------------------------------------------------------------------------------------------

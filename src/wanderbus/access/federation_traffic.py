@@ -10,19 +10,15 @@ from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, Messa
 from wanderbus.broker.signals import BrokerInput, ForFederation
 from wanderbus.composition import Composition
 from wanderbus.federation.circuit_messages import FEDERATION_PREFIX
-from wanderbus.federation.messages import AtForeignLinks, FederationInput, FederationOutput, ForForeignLinks
-from wanderbus.machine import ClockRead, Output, scoped
-from wanderbus.peers.messages import (
-    CloseServerLink,
-    PeerUnreachable,
-    SendOnServerLink,
-    ServerLinkClosed,
-    ServerLinkOpened,
-    ServerLinksInput,
-    ServerLinksOutput,
-    ServerMessageReceived,
-    ServerReachable,
+from wanderbus.federation.messages import (
+    AtForeignLinks,
+    FederationInput,
+    FederationOutput,
+    ForeignLinkReport,
+    ForForeignLinks,
 )
+from wanderbus.machine import ClockRead, Output, scoped
+from wanderbus.peers.messages import CloseServerLink, SendOnServerLink, ServerLinksInput, ServerLinksOutput
 from wanderbus.peers.parts import BROKER, SERVER_LINKS
 from wanderbus.peers.server_traffic import ServerTraffic
 
@@ -44,7 +40,7 @@ class FederationTraffic:
 
     def start(self, now: float) -> None:
         """Begin; a gateway opens links to other domains."""
-        self._give_outputs(scoped(FEDERATION.name, self._member.start(now)))
+        self.route_member(scoped(FEDERATION.name, self._member.start(now)), now)
 
     def clock_read(self, given: ClockRead) -> None:
         """Let the part know the wall clock before its next batch."""
@@ -58,28 +54,14 @@ class FederationTraffic:
         """Pass what arrives from other domains to the part, as one batch."""
         reports: list[FederationInput] = []
         for output in outputs:
-            match output:
-                case (
-                    ServerLinkOpened()
-                    | ServerLinkClosed()
-                    | ServerMessageReceived()
-                    | PeerUnreachable()
-                    | ServerReachable()
-                ):
-                    reports.append(AtForeignLinks(output))
-                case _:
-                    self._parts.emit(output)
+            if isinstance(output, ForeignLinkReport):
+                reports.append(AtForeignLinks(output))
+            else:
+                self._parts.emit(output)
         self._parts.give(FEDERATION, reports)
 
     def route_member(self, outputs: list[FederationOutput], now: float) -> None:
         """Pass messages to both kinds of links, and to the broker, each as one batch."""
-        self._give_outputs(outputs)
-
-    def give_broker_outputs(self, outputs: Iterable[SendOnLink | LinkDropped | ForFederation]) -> None:
-        """Pass on what the broker sends to foreign domains, and what users here want of them."""
-        self._parts.give(FEDERATION, [*outputs])
-
-    def _give_outputs(self, outputs: Iterable[FederationOutput]) -> None:
         for_broker: list[BrokerInput] = []
         for_servers: list[ServerLinksInput] = []
         for_foreign: list[ServerLinksInput] = []
@@ -93,8 +75,10 @@ class FederationTraffic:
                     for_foreign.append(request)
                 case _:
                     self._parts.emit(output)
-        if for_servers:
-            self._parts.give(SERVER_LINKS, for_servers)
-        if for_foreign:
-            self._parts.give(FOREIGN_LINKS, for_foreign)
+        self._parts.give(SERVER_LINKS, for_servers)
+        self._parts.give(FOREIGN_LINKS, for_foreign)
         self._parts.give(BROKER, for_broker)
+
+    def give_broker_outputs(self, outputs: Iterable[SendOnLink | LinkDropped | ForFederation]) -> None:
+        """Pass on what the broker sends to foreign domains, and what users here want of them."""
+        self._parts.give(FEDERATION, [*outputs])

@@ -12,10 +12,10 @@ from typing import Final
 from wanderbus.broker.messages import DomesticInterestChanged
 from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.covering_set import InterestChange
-from wanderbus.channels.interest.incoming_streams import IncomingStreams, Route, interests_of
+from wanderbus.channels.interest.incoming_streams import IncomingStreams
 from wanderbus.channels.interest.interest_set import InterestSet, Wanted
 from wanderbus.channels.interest.interest_source import InterestSource
-from wanderbus.channels.interest.messages import FromReceiver, FromSender, InterestChanged, NumberedFilter, Stream
+from wanderbus.channels.interest.messages import FromReceiver, FromSender, Stream
 from wanderbus.channels.interest.outgoing_stream import SendToServer
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.filters import Filter
@@ -116,8 +116,6 @@ class DomesticTable:
         self._local = LocalInterest(types)
         self._streams = IncomingStreams()
         self._set = InterestSet()
-        self._ids: dict[Route, dict[int, list[Hashable]]] = {}
-        """Ids of what each filter of a stream wants, by its number."""
 
     @property
     def awaited(self) -> tuple[str, ...]:
@@ -142,40 +140,21 @@ class DomesticTable:
 
         Raises :class:`RemoteProtocolError` for an invalid one.
         """
-        route = server, message.stream
         if message.stream != Stream(0, server):
             raise RemoteProtocolError(f"{server} sends interest of others", None)
         result = self._streams.receive(server, message, now)
-        if self._streams.is_current(route):
+        if self._streams.is_current((server, message.stream)):
             self._unknown.pop(server, None)
-        if isinstance(message, InterestChanged) and message.previous:
-            return result.answer, self._change(route, [each.number for each in result.removed], result.added)
-        # The whole may have the same filters under other numbers: those of a later life.
-        return result.answer, self._change(route, list(self._ids.get(route, ())), self._streams.filters(route))
-
-    def _change(self, route: Route, gone: Iterable[int], new: Iterable[NumberedFilter]) -> InterestChange:
-        """Replace filters of a stream, by their numbers; return the change of what the domain wants."""
-        ids = self._ids.setdefault(route, {})
-        removed = [each for number in gone for each in ids.pop(number, ())]
-        added: dict[Hashable, Wanted] = {}
-        for each in new:
-            wanted = _wanted(route, each)
-            ids[each.number] = list(wanted)
-            added |= wanted
-        if not (added or removed):
-            return InterestChange()
-        return self._set.update(added, [each for each in removed if each not in added])
+        # By content: a later life of the server has the same filters under other numbers.
+        added: dict[Hashable, Wanted] = {
+            (server, each.subject, each.expression): (each.subject, each.form()) for each in result.added
+        }
+        removed = [(server, each.subject, each.expression) for each in result.removed]
+        return result.answer, self._set.update(added, removed)
 
     def go_on(self) -> InterestChange:
         """Go on with a change that takes several turns."""
         return self._set.go_on()
-
-
-def _wanted(route: Route, filter: NumberedFilter) -> dict[Hashable, Wanted]:
-    return {
-        (route, filter.number, place): (interest.subject, (interest.conjunction,))
-        for place, interest in enumerate(interests_of([filter]))
-    }
 
 
 def messages_of(outputs: Iterable[Output]) -> list[SendToServer]:

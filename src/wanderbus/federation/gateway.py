@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
@@ -25,7 +26,13 @@ from wanderbus.federation.exports import Exports
 from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
 from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import Imports
-from wanderbus.federation.messages import FederationOutput, ForeignEventsLost, ForeignTrouble, ForForeignLinks
+from wanderbus.federation.messages import (
+    FederationOutput,
+    ForeignEventsLost,
+    ForeignLinkReport,
+    ForeignTrouble,
+    ForForeignLinks,
+)
 from wanderbus.federation.named_servers import shown
 from wanderbus.federation.parameters import ForeignDomain
 from wanderbus.federation.routing_lives import RoutingLives
@@ -58,8 +65,6 @@ from wanderbus.peers.messages import (
 GatewayOutput = FederationOutput | ToServer
 """Outputs: those of the whole, and messages for circuits."""
 
-OfForeignLinks = ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | PeerUnreachable | ServerReachable
-
 REPLACED: Final = "another link replaces it"
 """Reason for which a link to a foreign domain is closed when the other side has opened a newer one."""
 
@@ -89,7 +94,6 @@ class Gateway:
         types: ReceivedTypes,
         routing: RoutingSettings,
         new_link: Callable[[], int],
-        new_circuit: Callable[[], int],
         epoch: int,
     ) -> None:
         self._own = own
@@ -105,8 +109,11 @@ class Gateway:
             for each in self._domains.values()
             if own < each.name
         }
+        self._names = tuple(self._domains)
         self._exports = {
-            each.name: Exports(each.name, each.sends, servers, new_circuit, epoch) for each in self._domains.values()
+            # The number of a circuit tells which domain it is for.
+            each.name: Exports(each.name, each.sends, servers, count(place, len(self._names)).__next__, epoch)
+            for place, each in enumerate(self._domains.values(), 1)
         }
         self._imports = {
             each.name: Imports(each.name, own, each.receives, new_link, epoch, each.events_per_s_max)
@@ -185,13 +192,10 @@ class Gateway:
 
     def from_server(self, server: str, message: CircuitMessage | CircuitClosed, now: float) -> list[GatewayOutput]:
         """Take a message of a circuit, whose number tells which foreign domain it is for."""
-        for domain, each in self._exports.items():
-            self._apply(domain, each.from_server(server, message, now))
+        if self._names:
+            domain = self._names[(message.circuit - 1) % len(self._names)]
+            self._apply(domain, self._exports[domain].from_server(server, message, now))
         return self._take()
-
-    def has(self, link: int) -> bool:
-        """Return whether a link of the broker is one that publishes."""
-        return any(each.link == link for each in self._imports.values())
 
     def from_broker(self, output: SendOnLink | LinkDropped, now: float) -> list[GatewayOutput]:
         """Take an answer of the broker to what was published."""
@@ -223,7 +227,7 @@ class Gateway:
 
     # Foreign domains ---------------------------------------------------------------------------------------------
 
-    def at_foreign_links(self, report: OfForeignLinks, now: float) -> list[GatewayOutput]:
+    def at_foreign_links(self, report: ForeignLinkReport, now: float) -> list[GatewayOutput]:
         """Take a report of the links to foreign domains."""
         domain = domain_of_link(report.server)
         match report:

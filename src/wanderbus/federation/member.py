@@ -74,7 +74,6 @@ class FederationMember:
                 types,
                 parameters.routing,
                 new_link,
-                _Counter(),
                 epoch,
             )
         self._own: dict[str, int] = {}
@@ -89,10 +88,6 @@ class FederationMember:
         if self._gateway is not None:
             self._route(self._gateway.start(now))
         return self._finish(now)
-
-    def has(self, link: int) -> bool:
-        """Return whether a link of the broker is one of this machine."""
-        return self._host.has(link) or (self._gateway is not None and self._gateway.has(link))
 
     def rows(self) -> dict[str, Mapping[str, Any]]:
         """Return the state of each foreign domain; none at a server that is no gateway."""
@@ -231,14 +226,3 @@ class FederationMember:
             self._outputs.append(SetTimer("repeat", at))
         outputs, self._outputs = self._outputs, []
         return outputs
-
-
-class _Counter:
-    """Numbers of circuits: each is used once in a life of the gateway."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def __call__(self) -> int:
-        self._last += 1
-        return self._last

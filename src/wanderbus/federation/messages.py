@@ -18,11 +18,14 @@ from wanderbus.peers.messages import (
     ServerReachable,
 )
 
+ForeignLinkReport = ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | PeerUnreachable | ServerReachable
+"""Reports of the links to gateways of other domains."""
+
 
 class AtForeignLinks(Input, frozen=True):
     """A report of the links to gateways of other domains, whose names are ``DOMAIN/GATEWAY``."""
 
-    report: ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | PeerUnreachable | ServerReachable
+    report: ForeignLinkReport
 
 
 class ForForeignLinks(Output, frozen=True):

@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from wanderbus import limits
 from wanderbus.errors import ConfigurationError, RemoteProtocolError
+from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX, TYPES_MAX
+from wanderbus.federation.routing_messages import Method
 from wanderbus.hosts import canonical, is_ip_address, is_single_host
 from wanderbus.machine import Address
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.settings.event_domain import address_in
 from wanderbus.subscription import has_wildcard
 
-Method = Literal["multicast", "rendezvous", "tree"]
-
-METHODS: Final[tuple[Method, ...]] = ("multicast", "rendezvous", "tree")
-DOMAINS_MAX: Final = 200
-TYPES_MAX: Final = 1_000
 GATEWAYS_MAX: Final = 32
 NAME_CHARACTERS_MAX: Final = 200
 

@@ -13,6 +13,7 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.federation import add, show, status, trust
 from wanderbus.cli.federation.options import DomainName, FederationFile, Gateways, gateways_in, shared_types
 from wanderbus.cli.output import log_to_stderr, print_json, print_line, print_lines
+from wanderbus.federation.routing_messages import METHODS, Method
 from wanderbus.runtime.files.federation_file import (
     card_of,
     card_text,
@@ -22,7 +23,6 @@ from wanderbus.runtime.files.federation_file import (
     read_federation,
     remove_domain,
 )
-from wanderbus.settings.federation import METHODS, Method
 
 app = typer.Typer(help="Share events with the domains of other operators.", no_args_is_help=True)
 

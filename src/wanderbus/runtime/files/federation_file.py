@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from wanderbus.errors import ConfigurationError, StateCorrupt
+from wanderbus.federation.routing_messages import Method
 from wanderbus.rudp.keys import KeyPair
 from wanderbus.runtime.files.config_files import read_text
 from wanderbus.runtime.files.disk import SYSTEM, make_directory, replace_file
 from wanderbus.runtime.files.kept_key import kept_key
-from wanderbus.settings.federation import DomainCard, Federation, FederationSettings, ForeignDomainSettings, Method
+from wanderbus.settings.federation import DomainCard, Federation, FederationSettings, ForeignDomainSettings
 from wanderbus.settings.reading import make, read
 from wanderbus.settings.writing import toml
 

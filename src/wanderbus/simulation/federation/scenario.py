@@ -51,7 +51,6 @@ class FederationScenario(DomainScenario):
         "subscriptions": "subscriptions",
         "counting": "subscriptions that counted in another domain",
         "late": "events sent after the end of what wanted them",
-        "repeated_by_gateways": "repeats of gateways in decentralised channels",
         "takeovers": "other gateways",
         "held_back": "events held back by publishers",
         "crashes": "server crashes",
@@ -130,7 +129,6 @@ class FederationScenario(DomainScenario):
             "subscriptions": 0 if truth is None else len(truth.subscriptions),
             "counting": len([each for each in self.interest.counted.values() if each]),
             "late": 0 if truth is None else truth.counters["late"],
-            "repeated_by_gateways": 0 if truth is None else truth.counters["repeated_by_gateways"],
             "takeovers": self.interest.takeovers,
         }
 

@@ -115,11 +115,7 @@ class FederationTruth:
         is_foreign = domain_of(record.acceptance.user, node.domain) is not None
         known = self._imports[node.domain] if is_foreign else self.origins
         if (before := known.setdefault(uid, accepted)) is not accepted:
-            is_hole = is_foreign and accepted.event.subject in self._layout.domains[node.domain].decentralised
-            if is_hole and before.server != name:
-                self.counters["repeated_by_gateways"] += 1
-            else:
-                self.problems.append(f"{uid} was accepted by {before.server} and then by {name} of {node.domain}")
+            self.problems.append(f"{uid} was accepted by {before.server} and then by {name} of {node.domain}")
 
     def _follow(self, name: str, offset: int, record: AnyRecord) -> None:
         node = self._nodes[name]
@@ -215,15 +211,9 @@ class FederationTruth:
                     yield f"{offered.uid} of {source} was held back, and {identity} wants it"
 
     def _check_once(self, followed: FollowedSubscription) -> None:
-        """Check that a subscription has each event once, unless gateways of decentralised channels repeat it."""
+        """Check that a subscription has each event once."""
         for uid, count in Counter(followed.notified.values()).items():
-            if count == 1:
-                continue
-            subject = self.origins[uid].event.subject
-            is_foreign = uid in self._imports[followed.domain]
-            if is_foreign and subject in self._layout.domains[followed.domain].decentralised:
-                self.counters["delivered_repeats"] += 1
-            else:
+            if count > 1:
                 self.problems.append(f"{followed.subscription.id} has {uid} {count} times")
 
     def _check_complete(self, followed: FollowedSubscription) -> Iterator[str]:
