@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 
 from wanderbus.errors import ConfigurationError
+from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX, TYPES_MAX
 from wanderbus.rudp.keys import KeyPair
-from wanderbus.settings.federation import (
-    DOMAINS_MAX,
-    GATEWAYS_MAX,
-    TYPES_MAX,
-    Federation,
-    FederationSettings,
-)
+from wanderbus.settings.federation import GATEWAYS_MAX, Federation, FederationSettings
 from wanderbus.settings.reading import make, read
 
 OWN, BETA, GAMMA = (KeyPair(bytes([number]) * 32).public.hex() for number in (1, 2, 3))
