@@ -112,16 +112,20 @@ class Event(msgspec.Struct, frozen=True):
     same at every device and at each delivery. A missing attribute is absent, never zero. Attributes are of type
     :data:`Value`. :func:`check_event` enforces this; the decoder cannot, since only the encoding distinguishes a text
     from a date.
+
+    ``origin`` is the id of an event of a foreign domain at the server ``DOMAIN/SERVER`` there. The gateway sets it, a
+    publisher cannot. It is unset, and false, for an event that was published in this domain.
     """
 
     subject: str
     attributes: Mapping[str, Any]
     published_us: int | None = None
     arrived_us: int | None = None
+    origin: EventId | msgspec.UnsetType = msgspec.UNSET
 
     def __repr__(self) -> str:
-        times = (("published_us", self.published_us), ("arrived_us", self.arrived_us))
-        named = [f", {name}={at_us}" for name, at_us in times if at_us is not None]
+        fields = (("published_us", self.published_us), ("arrived_us", self.arrived_us), ("origin", self.origin or None))
+        named = [f", {name}={value}" for name, value in fields if value is not None]
         return f"Event({_short.repr(self.subject)}, {_short.repr(dict(self.attributes))}{''.join(named)})"
 
     def __getitem__(self, name: str) -> Value:

@@ -32,6 +32,9 @@ EVENT_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
 """One event, encoded, unless ``broker.event_bytes_max`` differs. The rest of a notification's message holds the ids of
 the matching subscriptions."""
 
+ORIGIN_BYTES_MAX: Final = 640
+"""Bytes that the origin adds to an event of a foreign domain: names of the domain and of its server, two numbers."""
+
 EVENT_BYTES_MOST: Final = 2**20
 """Largest value of ``broker.event_bytes_max``: agents and links between servers accept events of this size."""
 

@@ -18,10 +18,18 @@ from tests.broker.test_server_sessions import Hub, stream
 from wanderbus.broker.messages import DiskFreed, DiskFull, ForgetPublishes, PublishAnswered
 from wanderbus.broker.publish import foreign_order, foreign_publishers
 from wanderbus.event import Event, EventId
-from wanderbus.limits import FORWARDED_BYTES_MAX, HELD_BYTES_MAX
+from wanderbus.limits import EVENT_BYTES_MAX, FORWARDED_BYTES_MAX, HELD_BYTES_MAX, ORIGIN_BYTES_MAX
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import NUMBER_USED, PublishAccepted, PublishFor, PublishRefused
+from wanderbus.protocol import (
+    NUMBER_USED,
+    Publish,
+    PublishAccepted,
+    PublishFor,
+    PublishRefused,
+    decode_event,
+    encode_event,
+)
 from wanderbus.protocol.outbox_order import OUT_OF_TURN
 from wanderbus.records import Published
 
@@ -102,6 +110,30 @@ def test_a_record_with_the_identifier_of_the_origin_and_its_delivery(hub: Hub) -
     assert accepted.outbox
     assert answers(hub, beta) == [(3, accepted.id)]
     assert (hub.stream(alice), stream(hub.came(north))) == ([7], [7])
+
+
+def test_the_origin_that_a_gateway_gives_and_that_a_user_claims(hub: Hub) -> None:
+    """A user would else have events passed over as repeats of another domain's."""
+    alice, beta = hub.attach(), foreign(hub)
+    hub.subscribed(alice)
+    origin = EventId("beta/b1", 5, 7)
+    event = Event(SUBJECT, {"N": 7}, origin=origin)
+    hub.send(beta, msgspec.structs.replace(of_beta(7), event=raw(event)))
+    hub.send(alice, Publish(1, event, 1))
+    given, claimed = hub.written(Published)
+    assert decode_event(bytes(given.acceptance.event)).origin == origin
+    assert not decode_event(bytes(claimed.acceptance.event)).origin
+
+
+@pytest.mark.parametrize("more", [0, ORIGIN_BYTES_MAX])
+def test_the_origin_counts_beyond_the_largest_size_of_an_event(hub: Hub, more: int) -> None:
+    """An event as large as a user may publish is accepted with its origin."""
+    beta = foreign(hub)
+    empty = len(encode_event(Event(SUBJECT, {"text": "x" * 256})))  # from here on a length takes two bytes
+    text = "x" * (EVENT_BYTES_MAX - empty + 256 + more)
+    event = Event(SUBJECT, {"text": text}, origin=EventId("beta/b1", 5, 7))
+    hub.send(beta, msgspec.structs.replace(of_beta(7), event=raw(event)))
+    assert len(hub.written(Published)) == (0 if more else 1)
 
 
 def test_permissions_of_users_are_not_those_of_foreign_domains() -> None:

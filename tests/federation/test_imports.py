@@ -25,7 +25,8 @@ def imports(**options: float) -> Imports:
 
 
 def event(number: int, subject: str = "T", server: str = "a1", incarnation: int = 3) -> EventForwarded:
-    raw = msgspec.Raw(protocol.encode_event(Event(subject, {"x": number})))
+    claimed = EventId("gamma/g1", 1, 1)  # the neighbour does not decide where an event is from
+    raw = msgspec.Raw(protocol.encode_event(Event(subject, {"x": number}, origin=claimed)))
     return EventForwarded(server, 9, number, EventId(server, incarnation, 100 + number), raw)
 
 
@@ -54,7 +55,8 @@ def test_an_event_is_published_by_the_server_and_type_that_it_comes_from() -> No
     assert isinstance(found, protocol.PublishFor)
     assert (found.user, found.device) == ("sip:alpha@domains.beta", "a1/T")
     assert (found.epoch, found.number, found.is_outbox) == (3, 101, True)
-    assert (found.event, found.received_us) == (event(1).event, WALL_US)
+    assert protocol.decode_event(bytes(found.event)) == Event("T", {"x": 1}, origin=EventId("alpha/a1", 3, 101))
+    assert found.received_us == WALL_US
 
 
 def test_events_are_acknowledged_in_their_order_once_they_are_durable() -> None:

@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -23,17 +24,19 @@ TAIL = "</notification>"
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 COUNTS = st.integers(0, 2**63 - 1)
+IDS = st.builds(EventId, TEXTS.filter(bool), COUNTS, COUNTS)
 NOTIFICATIONS = st.builds(
     Notification,
     st.builds(
-        lambda event, published, arrived: Event(event.subject, event.attributes, published, arrived),
+        lambda event, *about: Event(event.subject, event.attributes, *about),
         trees.events(),
         st.none() | COUNTS,
         st.none() | COUNTS,
+        st.just(msgspec.UNSET) | IDS,
     ),
     st.lists(TEXTS, max_size=3).map(tuple),
     st.builds(Position, COUNTS, COUNTS),
-    st.builds(EventId, TEXTS.filter(bool), COUNTS, COUNTS),
+    IDS,
     st.booleans(),
 )
 

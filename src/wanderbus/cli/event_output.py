@@ -42,6 +42,7 @@ def print_gap(gap: Gap) -> None:
 
 def _print_json(notification: Notification) -> None:
     event = notification.event
+    origin = {"origin": str(event.origin)} if event.origin else {}
     print_json(
         {
             "id": str(notification.id),
@@ -52,6 +53,7 @@ def _print_json(notification: Notification) -> None:
             "subject": event.subject,
             "attributes": cloudevents.to_json(event.attributes),
             "published_us": event.published_us,
+            **origin,
         }
     )
 

@@ -185,11 +185,12 @@ class Imports:
 
     def _publish_of(self, message: EventForwarded, wall_us: int) -> protocol.PublishFor | None:
         """Return the event as it is published here; None if its type is not received."""
-        identity, encoded = message.id, bytes(message.event)
-        subject = protocol.decode_event(encoded).subject
+        identity, event = message.id, protocol.decode_event(bytes(message.event))
+        subject = event.subject
         if subject not in self._types:
             return None
         self._named.check(identity.origin)
+        origin = EventId(f"{self._domain}/{identity.origin}", identity.incarnation, identity.number)
         self._last_request += 1
         return protocol.PublishFor(
             self._last_request,
@@ -197,7 +198,7 @@ class Imports:
             device_of(identity, subject),
             identity.incarnation,
             identity.number,
-            msgspec.Raw(encoded),
+            msgspec.Raw(protocol.encode_event(msgspec.structs.replace(event, origin=origin))),
             wall_us,
             is_outbox=True,
         )

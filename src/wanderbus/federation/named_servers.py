@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.federation.wire import NAME_CHARACTERS_MAX
 
 SERVERS_MAX: Final = 256
 """Names of servers of a foreign domain."""
@@ -27,7 +28,7 @@ class NamedServers:
         """
         if name in self._names:
             return
-        if not name or not name.isprintable() or "/" in name:
+        if not 0 < len(name) <= NAME_CHARACTERS_MAX or not name.isprintable() or "/" in name:
             raise RemoteProtocolError(f"{name[:TEXT_CHARACTERS_MAX]!r} is no name of a server", None)
         if len(self._names) >= SERVERS_MAX:
             raise RemoteProtocolError(f"{self._domain} names more than {SERVERS_MAX} servers", None)

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from wanderbus import limits
 from wanderbus.errors import EventError, FilterError
 from wanderbus.event import Event, EventId, Notification, Position, check_event, merge_repeated
@@ -45,7 +47,12 @@ def write_notification(notification: Notification) -> str:
         "redelivered": "true" if notification.redelivered else None,
         "history": "true" if notification.is_history else None,
     }
-    about = {"subject": event.subject, "published_us": event.published_us, "arrived_us": event.arrived_us}
+    about = {
+        "subject": event.subject,
+        "published_us": event.published_us,
+        "arrived_us": event.arrived_us,
+        "origin": event.origin or None,
+    }
     try:
         attributes = "".join(_attribute_text(name, value) for name, value in event.attributes.items())
         subscriptions = "".join(f"<subscription{_tag(id=identity)}/>" for identity in notification.subscriptions)
@@ -92,27 +99,28 @@ def _notification(element: Element) -> Notification:
         event,
         subscriptions,
         Position(_count(element, "epoch"), _count(element, "number")),
-        _event_id(element),
+        _event_id(element, "id"),
         _flag(element, "redelivered"),
         is_history=_flag(element, "history"),
     )
 
 
-def _event_id(element: Element) -> EventId:
+def _event_id(element: Element, name: str) -> EventId:
     try:
-        return EventId.parse(element.attributes["id"])
+        return EventId.parse(element.attributes[name])
     except EventError as error:
         element.fail(str(error))
 
 
 def _event(element: Element) -> Event:
     _expect(element, "event")
-    element.check(frozenset({"subject"}), frozenset({"published_us", "arrived_us"}))
+    element.check(frozenset({"subject"}), frozenset({"published_us", "arrived_us", "origin"}))
     return Event(
         element.attributes["subject"],
         merge_repeated([_attribute(child) for child in element.children]),
         _integer(element, "published_us"),
         _integer(element, "arrived_us"),
+        _event_id(element, "origin") if "origin" in element.attributes else msgspec.UNSET,
     )
 
 
