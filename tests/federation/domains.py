@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
@@ -29,6 +29,7 @@ class Domains:
     :param gateways: the gateways of a domain; its first server unless given
     :param shared: types that go from one domain to another, by both; all of :data:`TYPES` unless given
     :param decentralised: the domains whose channels are decentralised
+    :param on_sent: called with each message from domain to domain
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Domains:
         parents: Mapping[str, str] | None = None,
         method: Method = "multicast",
         config: BrokerConfig | None = None,
+        on_sent: Callable[[bytes], None] = lambda payload: None,
     ) -> None:
         self.world = World(1)
         self.nodes: dict[str, FederatedNode] = {}
@@ -50,6 +52,7 @@ class Domains:
         self._method: Method = method
         foreign: dict[str, FederatedNode] = {}
         self.foreign_links = DomainLinks(self.world, foreign)
+        self.foreign_links.on_sent = on_sent
         self.links: dict[str, DomainLinks] = {}
         for domain, servers in domains.items():
             own: dict[str, FederatedNode] = {}

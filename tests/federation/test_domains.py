@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.federation.domains import Domains, received
 from wanderbus.federation.routing_messages import Method
+from wanderbus.federation.wire import EventForwarded, EventsTaken, decode
 
 THREE = {"alpha": ["a1", "a2"], "beta": ["b1"], "gamma": ["g1", "g2"]}
 
@@ -36,6 +39,22 @@ def test_only_what_is_wanted_crosses(method: Method) -> None:
     rows = domains.nodes["a1"].member.rows()
     assert (rows["beta"]["sent"], rows["gamma"]["sent"]) == (1, 0)
     assert domains.nodes["b1"].member.rows()["alpha"]["published"] == 1
+
+
+def test_a_burst_of_events_is_acknowledged_to_its_domain_with_few_messages() -> None:
+    sent: list[bytes] = []
+    domains = Domains({"alpha": ["a1"], "beta": ["b1"]}, on_sent=sent.append)
+    reader = domains.subscriber("b1", "reader")
+    publisher = domains.device("a1", "publisher")
+    sent.clear()
+    for number in range(40):
+        domains.publish_soon(publisher, number)
+    domains.wait()
+    assert received(reader) == list(range(40))
+    kinds = Counter(type(decode(each)) for each in sent)
+    assert kinds[EventForwarded] == 40
+    assert 1 <= kinds[EventsTaken] <= 10
+    assert domains.problems() == []
 
 
 def test_an_event_of_one_domain_is_not_passed_on_by_another() -> None:

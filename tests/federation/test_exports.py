@@ -57,7 +57,7 @@ class Server:
 
     def answer(self, *messages: protocol.BrokerMessage) -> None:
         for each in messages:
-            self.apply(self.exports.from_server("a1", CircuitMessage(self.circuit, protocol.encode(each)), 0.0))
+            self.apply(self.exports.from_server("a1", [CircuitMessage(self.circuit, protocol.encode(each))], 0.0))
 
     def want(self, *added: Interest, removed: tuple[Interest, ...] = ()) -> None:
         self.apply(self.exports.wanted(InterestChange(added, removed), 0.0))
@@ -157,13 +157,27 @@ def test_a_circuit_that_the_server_closes_is_opened_again_after_a_pause() -> Non
     server.want(interest("x > 5"))
     server.begin()
     server.event(1)
-    server.apply(server.exports.from_server("a1", CircuitClosed(1, "kicked"), 5.0))
+    server.apply(server.exports.from_server("a1", [CircuitClosed(1, "kicked")], 5.0))
     assert server.timers == [SetTimer(("reopen", "a1"), 5.0 + REOPEN_S)]
     server.apply(server.exports.timer_fired(("reopen", "a1"), 7.0))
     assert server.circuit == 2
     server.answer(protocol.Attachment(EPOCH), protocol.Done(0, ()))
     server.event(1)
     assert [each.number for each in server.for_domain] == [1, 1]
+
+
+def test_events_before_the_end_of_a_circuit_in_one_batch_are_sent() -> None:
+    server = Server()
+    server.want(interest("x > 5"))
+    server.begin()
+    raw = msgspec.Raw(protocol.encode_event(Event("T", {"x": 9})))
+    notified = [protocol.NotifyServer(number, number - 1, EventId("a1", 3, number), 5, raw) for number in (1, 2)]
+    batch = [CircuitMessage(1, protocol.encode(each)) for each in notified]
+    server.apply(server.exports.from_server("a1", [*batch, CircuitClosed(1, "kicked")], 5.0))
+    assert [each.number for each in server.for_domain] == [1, 2]
+    assert server.timers == [SetTimer(("reopen", "a1"), 5.0 + REOPEN_S)]
+    server.acknowledge(2)
+    assert server.acknowledged() == []
 
 
 def test_messages_of_an_earlier_circuit_are_ignored() -> None:
@@ -173,7 +187,7 @@ def test_messages_of_an_earlier_circuit_are_ignored() -> None:
     server.apply(server.exports.up("a1", 2.0))
     raw = msgspec.Raw(protocol.encode_event(Event("T", {})))
     late = protocol.encode(protocol.NotifyServer(1, 0, EventId("a1", 3, 1), 5, raw))
-    server.apply(server.exports.from_server("a1", CircuitMessage(1, late), 3.0))
+    server.apply(server.exports.from_server("a1", [CircuitMessage(1, late)], 3.0))
     assert server.for_domain == []
 
 

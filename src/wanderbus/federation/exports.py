@@ -148,15 +148,21 @@ class Exports:
         self._filters[interest.subject] -= 1
         return self._names.pop(interest)
 
-    def from_server(self, server: str, message: CircuitMessage | CircuitClosed, now: float) -> list[ExportOutput]:
-        """Take a message of a server on the circuit to it."""
+    def from_server(
+        self, server: str, messages: Sequence[CircuitMessage | CircuitClosed], now: float
+    ) -> list[ExportOutput]:
+        """Take messages of a server, all with one number, on the circuit to it."""
         circuit = self._circuits.get(server)
-        if circuit is None or circuit.number != message.circuit:
+        if circuit is None or circuit.number != messages[0].circuit:
             return []
-        if isinstance(message, CircuitMessage):
-            self._step([ServerMessageReceived(circuit.number, server, message.payload)], now)
-        else:
-            self._lost(server, message.reason, now)
+        number, received = circuit.number, list[ServerMessageReceived]()
+        for each in messages:
+            if isinstance(each, CircuitMessage):
+                received.append(ServerMessageReceived(number, server, each.payload))
+        self._step(received, now)
+        closed = messages[-1]  # a server sends nothing behind the end of a circuit
+        if isinstance(closed, CircuitClosed) and self._circuits.get(server) is circuit:
+            self._lost(server, closed.reason, now)
         return self._take()
 
     def taken(self, message: EventsTaken, now: float) -> list[ExportOutput]:

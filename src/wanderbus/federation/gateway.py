@@ -10,8 +10,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import count
+from itertools import count, groupby
+from operator import attrgetter
 from typing import Any, Final
 
 from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
@@ -131,6 +133,10 @@ class Gateway:
         """Servers of the own domain that can be reached."""
         self._troubles: dict[str, str] = {}
         self._is_placing = False
+        self._taken: dict[str, dict[str, EventsTaken]] = {}
+        """Last place of each server of a foreign domain; at the end of a batch it is acknowledged, with all before."""
+        self._read: Counter[int] = Counter()
+        """Messages of each link that are finished since the last batch."""
         self._wall_us = 0
         self._outputs: list[GatewayOutput] = []
 
@@ -190,11 +196,14 @@ class Gateway:
                 self._consumed(link, len(early))
         return answer, self._take()
 
-    def from_server(self, server: str, message: CircuitMessage | CircuitClosed, now: float) -> list[GatewayOutput]:
-        """Take a message of a circuit, whose number tells which foreign domain it is for."""
-        if self._names:
-            domain = self._names[(message.circuit - 1) % len(self._names)]
-            self._apply(domain, self._exports[domain].from_server(server, message, now))
+    def from_server(
+        self, server: str, messages: Iterable[CircuitMessage | CircuitClosed], now: float
+    ) -> list[GatewayOutput]:
+        """Take messages of circuits, whose numbers tell which foreign domains they are for."""
+        for circuit, several in groupby(messages, attrgetter("circuit")):
+            if self._names:
+                domain = self._names[(circuit - 1) % len(self._names)]
+                self._apply(domain, self._exports[domain].from_server(server, list(several), now))
         return self._take()
 
     def from_broker(self, output: SendOnLink | LinkDropped, now: float) -> list[GatewayOutput]:
@@ -206,6 +215,16 @@ class Gateway:
                 self._imported(domain, each.answered(output.payload, now))
             else:
                 self._imported(domain, each.dropped(now))
+        return self._take()
+
+    def finish(self) -> list[GatewayOutput]:
+        """End a batch: acknowledge to foreign domains what is durable here, and let them send as much again."""
+        for domain, taken in self._taken.items():
+            if (link := self._links.get(domain)) is not None:
+                self._outputs += [ForForeignLinks(SendOnServerLink(link, encode(each))) for each in taken.values()]
+        self._taken.clear()
+        self._outputs += [ForForeignLinks(ConsumedOnServerLink(link, count)) for link, count in self._read.items()]
+        self._read.clear()
         return self._take()
 
     def _is_in_turn(self, domain: str) -> bool:
@@ -291,6 +310,7 @@ class Gateway:
 
     def _unlinked(self, domain: str, now: float) -> None:
         self._early.pop(domain, None)
+        self._taken.pop(domain, None)
         self._apply(domain, self._exports[domain].end(f"the link to {domain} is closed", now))
         self._imported(domain, self._imports[domain].end())
         self._route([DomainUnlinked(domain)], now)
@@ -351,7 +371,8 @@ class Gateway:
         """Carry out what publishing the events of a foreign domain needs."""
         self._outputs += result.for_broker
         if (link := self._links.get(domain)) is not None:
-            self._outputs += [ForForeignLinks(SendOnServerLink(link, encode(each))) for each in result.taken]
+            for taken in result.taken:
+                self._taken.setdefault(domain, {})[taken.server] = taken
             self._consumed(link, result.done)
         for each in result.lost:
             self._outputs.append(ForeignEventsLost(domain, each.server, each.count, shown(each.reason)))
@@ -360,7 +381,7 @@ class Gateway:
 
     def _consumed(self, link: int, count: int) -> None:
         if count:
-            self._outputs.append(ForForeignLinks(ConsumedOnServerLink(link, count)))
+            self._read[link] += count
 
     def _choose(self, several: Iterable[Choice]) -> None:
         for each in several:

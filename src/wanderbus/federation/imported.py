@@ -12,6 +12,7 @@ from wanderbus.federation.wire import EventsLost, EventsTaken
 class WaitingEvent(msgspec.Struct):
     """An event, or a loss, that the foreign domain gets acknowledged in its turn."""
 
+    server: str
     epoch: int
     number: int
     is_done: bool = False

@@ -61,7 +61,7 @@ class Imports:
         events_per_s_max: float | None = None,
     ) -> None:
         self._domain = domain
-        self._own = own
+        self._user = domain_user(domain, own)
         self._types = types
         self._new_link = new_link
         self._epoch = epoch
@@ -97,7 +97,7 @@ class Imports:
         waiting = self._waiting.setdefault(message.server, deque())
         if waiting and message.number <= waiting[-1].number:
             self._forget(message.server, result)
-        one = WaitingEvent(message.epoch, message.number)
+        one = WaitingEvent(message.server, message.epoch, message.number)
         waiting.append(one)
         self._count += 1
         if isinstance(message, EventsLost):
@@ -194,7 +194,7 @@ class Imports:
         self._last_request += 1
         return protocol.PublishFor(
             self._last_request,
-            domain_user(self._domain, self._own),
+            self._user,
             device_of(identity, subject),
             identity.incarnation,
             identity.number,
@@ -219,8 +219,7 @@ class Imports:
             if self.link is None:
                 self.link = self._new_link()
                 attach = protocol.Attach(self._epoch, SESSION, None, keep=True)
-                user = domain_user(self._domain, self._own)
-                result.for_broker.append(LinkOpened(self.link, user, SESSION, is_server=True))
+                result.for_broker.append(LinkOpened(self.link, self._user, SESSION, is_server=True))
                 result.for_broker.append(MessageArrived(self.link, protocol.encode(attach)))
             result.for_broker.append(MessageArrived(self.link, protocol.encode(one.publish)))
 
@@ -234,9 +233,7 @@ class Imports:
             return
         one.is_done = True
         self.counts[kind] += 1
-        for server, waiting in self._waiting.items():
-            if waiting and waiting[0].is_done:
-                self._finish(server, result)
+        self._finish(one.server, result)
 
     def _finish(self, server: str, result: Imported) -> None:
         """Acknowledge the events of a server up to the first that is not durable here."""

@@ -97,9 +97,11 @@ class FederationMember:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         gateway = self._gateway
         for given in inputs:
+            if isinstance(given, SendOnLink | LinkDropped):
+                self._on_broker(given, now)  # what the gateway here gets of these goes round as one batch
+                continue
+            self._go_round(now)
             match given:
-                case SendOnLink() | LinkDropped():
-                    self._on_broker(given, now)
                 case ServerMessageReceived():
                     self._on_message(given, now)
                 case AtForeignLinks(report=report) if gateway is not None:
@@ -119,7 +121,6 @@ class FederationMember:
                     self._send_interest(self._source.repeat(now))
                 case TimerFired(key=key) if gateway is not None:
                     self._route(gateway.timer_fired(key, now))
-            self._go_round(now)
         return self._finish(now)
 
     def _on_broker(self, output: SendOnLink | LinkDropped, now: float) -> None:
@@ -174,7 +175,7 @@ class FederationMember:
                 case CircuitMessage() | CircuitClosed() if not is_own:
                     self._take_circuit(link, message)
                 case CircuitMessage() | CircuitClosed() if self._gateway is not None:
-                    self._route(self._gateway.from_server(server, message, now))
+                    self._route(self._gateway.from_server(server, [message], now))
         except RemoteProtocolError as error:
             self._outputs.append(CloseServerLink(link, f"{server}: {error}"))
 
@@ -211,15 +212,22 @@ class FederationMember:
 
     def _go_round(self, now: float) -> None:
         """Deliver the messages between this server and the gateway that it is."""
-        while self._loop:
-            is_from_gateway, message = self._loop.popleft()
-            if is_from_gateway:
-                self._take_circuit(_HERE, message)
-            elif self._gateway is not None and not isinstance(message, CircuitOpened):
-                self._route(self._gateway.from_server(self._server, message, now))
+        for_gateway: list[CircuitMessage | CircuitClosed] = []
+        while self._loop or for_gateway:
+            if self._loop:
+                is_from_gateway, message = self._loop.popleft()
+                if is_from_gateway:
+                    self._take_circuit(_HERE, message)
+                elif not isinstance(message, CircuitOpened):
+                    for_gateway.append(message)
+            elif self._gateway is not None:
+                given, for_gateway = for_gateway, []
+                self._route(self._gateway.from_server(self._server, given, now))
 
     def _finish(self, now: float) -> list[FederationOutput]:
         self._go_round(now)
+        if self._gateway is not None:
+            self._route(self._gateway.finish())
         at = self._source.repeat_at()
         if at is not None and (self._timer_at is None or at < self._timer_at):
             self._timer_at = at

@@ -249,7 +249,7 @@ class PublisherRow(msgspec.Struct):
             max(self.number, other.number),
             self.recent,
             {**self.elsewhere, **{each: one for each, one in other.elsewhere.items() if each not in self.recent}},
-            {**self.digests, **other.digests},
+            dict(sorted((self.digests | other.digests).items())),
             {**self.former, **{each: max(one, self.former.get(each, 0)) for each, one in other.former.items()}},
         )
 
@@ -260,8 +260,10 @@ class PublisherRow(msgspec.Struct):
             self.recent.pop(oldest - 1, None)
             self.digests.pop(oldest - 1, None)
         else:
-            self.recent = {each: other for each, other in self.recent.items() if each >= oldest}
-            self.digests = {each: other for each, other in self.digests.items() if each >= oldest}
+            # Numbers rise, so the oldest ones come first.
+            for remembered in (self.recent, self.digests):
+                while remembered and (first := next(iter(remembered))) < oldest:
+                    del remembered[first]
         if self.elsewhere:
             self.elsewhere = {each: other for each, other in self.elsewhere.items() if each >= oldest}
         self.number = number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from wanderbus.simulation.wire import WireDirection
@@ -29,6 +29,8 @@ class DomainLink:
         self.ends = ends
         """Names of source and target, as the links know them."""
         self.numbers = {source.name: source.next_link(), target.name: target.next_link()}
+        self.on_sent: Callable[[bytes], None] = lambda payload: None
+        """Called with each message of both sides."""
         self._directions = {
             source.name: WireDirection(world, delay_s, lambda payloads: target.arrived(self, payloads)),
             target.name: WireDirection(world, delay_s, lambda payloads: source.arrived(self, payloads)),
@@ -40,6 +42,7 @@ class DomainLink:
 
     def send(self, node: DomainNode, payload: bytes) -> None:
         """Send a message of ``node``."""
+        self.on_sent(payload)
         self._directions[node.name].send(payload)
 
     def cut(self) -> None:
@@ -53,6 +56,8 @@ class DomainLinks:
 
     def __init__(self, world: World, nodes: Mapping[str, DomainNode]) -> None:
         self.delay_s_max = 0.05
+        self.on_sent: Callable[[bytes], None] = lambda payload: None
+        """Called with each message of all links that are opened from now on."""
         self._world = world
         self._nodes = nodes
         self._sides: Mapping[str, int] = {}
@@ -125,6 +130,7 @@ class DomainLinks:
         one, other = self._nodes[source], self._nodes[target]
         delay_s = self._world.random.uniform(0.0005, self.delay_s_max)
         link = self._links[source, target] = DomainLink(self._world, one, other, delay_s, (source, target))
+        link.on_sent = self.on_sent
         other.link_opened(link)
         one.link_opened(link)
 
