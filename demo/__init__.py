@@ -20,9 +20,6 @@ SPARK_SUBJECTS = {"both": (ARRIVAL,), "spark": SUBJECTS}
 DOMAIN = "localhost"
 """SIP domain that the demonstration's server answers for."""
 
-BROKER = f"sip:broker@{DOMAIN}"
-"""Address of record of the broker within :data:`DOMAIN`."""
-
 
 class CannotRunError(Exception):
     """The demonstration cannot start or continue here; the message is one line that says what is missing."""

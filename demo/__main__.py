@@ -20,7 +20,7 @@ from typing import Any
 from demo import SPARK_SUBJECTS, sip_and_relay
 from demo.display import Display, RunState, latency_table, result_table, summary
 from demo.html_report import write_report
-from demo.run import Evidence, Options, run_demo
+from demo.run import Evidence, Options, ServersKind, run_demo
 from demo.verdict import verdict
 from wanderbus.testbed import CannotRunError
 
@@ -79,6 +79,12 @@ def parser() -> argparse.ArgumentParser:
         "sessions follow the travellers from server to server, one server drains, one channel group moves, and one "
         "server of each kind is killed; without Spark",
     )
+    add(
+        "--domains",
+        action="store_true",
+        help="the domains of three airlines in place of one server: travellers fly, and follow the events of all three "
+        "while one of the domains is cut off for ten seconds; without Spark",
+    )
     add("--keep", type=Path, metavar="DIR", help="keep logs, event log, lake and evidence in this empty directory")
     return arguments
 
@@ -88,8 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser().parse_args(argv)
     if given.rate <= 0:
         parser().error("--rate must be above 0")
-    if given.domain and (given.address_mode == "nat" or given.relay or given.sip != sip_and_relay.SIP[0]):
-        parser().error("--domain has its own servers: leave out --nat, --sip and --relay")
+    if given.domain and given.domains:
+        parser().error("--domain and --domains are two demonstrations: give one of them")
+    servers = _servers(given)
+    if servers != "server" and (given.address_mode == "nat" or given.relay or given.sip != sip_and_relay.SIP[0]):
+        parser().error(f"--{servers} has its own servers: leave out --nat, --sip and --relay")
+    if servers != "server" and given.engine != "both":
+        parser().error(f"--{servers} runs without Spark: leave out --engine")
     with ExitStack() as stack:
         try:
             work = _work_directory(given.keep, stack)
@@ -104,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 given.sip,
                 given.relay or ("wanderbus" if given.address_mode == "nat" else "none"),
                 given.engine,
-                given.domain,
+                servers,
             )
             display = Display(RunState())
             with display.showing():
@@ -119,6 +130,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         except asyncio.CancelledError:
             return 143
     return 0 if result["good"] else 1
+
+
+def _servers(given: argparse.Namespace) -> ServersKind:
+    return "domains" if given.domains else "domain" if given.domain else "server"
 
 
 async def _conduct(options: Options, display: Display) -> tuple[dict[str, Any], Evidence]:
@@ -169,12 +184,12 @@ def _print_result(display: Display, given: argparse.Namespace, result: dict[str,
     print_(f"published {result['published']}; addresses: {result['address_mode']}; {result['seconds']} s in all")
     if (given.sip, given.relay) != (sip_and_relay.SIP[0], sip_and_relay.RELAYS[0]):
         print_(f"SIP server: {result['sip']}, relay: {result['relay']}{_passed(result['relayed_datagrams'])}")
-    write_report(given.report, result, evidence, "" if given.domain else server_page(given.report).name)
+    write_report(given.report, result, evidence, "" if _servers(given) != "server" else server_page(given.report).name)
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(result, indent=2) + "\n")
     print_(f"report with plots and every traveller: {given.report}", soft_wrap=True)
-    if not given.domain:
+    if _servers(given) == "server":
         print_(f"report of the server, as of 'wanderbus report': {server_page(given.report)}", soft_wrap=True)
     print_(verdict(result), soft_wrap=True)
 

@@ -1,12 +1,13 @@
 """Audit of a run without Spark: what each traveller took, compared with what it was due.
 
 The result has the form of that of :mod:`demo.audit`. Order is promised among the events of one subject, whose channel
-has one leader; the publisher publishes the rows of a subject in their order.
+has one leader; the publisher publishes the rows of a subject in their order. With several domains it is promised
+among those of one subject and one domain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,18 +23,23 @@ _US: Final = 1_000_000
 
 
 def journeys(
-    evidence: Mapping[str, Lines], published: int, published_us: PublishTimes, quarantined: int = 0
+    evidence: Mapping[str, Lines],
+    published: int,
+    published_us: PublishTimes,
+    quarantined: int = 0,
+    order_of: Mapping[tuple[str, int], Hashable] | None = None,
 ) -> dict[str, Any]:
     """Return the result of every traveller and of all together, from the lines of the evidence.
 
     ``published`` is the number of events that the publisher has an acknowledgement for, ``quarantined`` that of the
     records of the servers that tables of a lake reject, and ``published_us`` the times of publishing in the logs.
+    Events for which ``order_of`` has the same are in order; without it, those of a subject.
     """
     users = sorted({line["user"] for line in evidence["expected"]})
     travellers = []
     for user in users:
         own = {name: [line for line in evidence[name] if line["user"] == user] for name in _FILES}
-        travellers.append({"user": user, **_journey(own, published_us)})
+        travellers.append({"user": user, **_journey(own, published_us, order_of or {})})
     counts = {name: sum(line[name] for line in travellers) for name in (*_COUNTS, "away_s")}
     totals = {
         **counts,
@@ -56,10 +62,15 @@ _COUNTS: Final = (
 )
 
 
-def _journey(lines: Mapping[str, Lines], published_us: PublishTimes) -> dict[str, Any]:
+def _journey(
+    lines: Mapping[str, Lines], published_us: PublishTimes, order_of: Mapping[tuple[str, int], Hashable]
+) -> dict[str, Any]:
     due = {(line["subject"], line["row"]) for line in lines["expected"]}
     taken = [(line["subject"], line["row"]) for line in sorted(lines["taken"], key=lambda line: int(line["seq"]))]
     first = list(dict.fromkeys(taken))
+    in_order: dict[Hashable, list[int]] = {}
+    for event in first:
+        in_order.setdefault(order_of.get(event, event[0]), []).append(event[1])
     healing_ms = _healing_ms(lines["moves"])
     return {
         "expected": len(due),
@@ -67,7 +78,7 @@ def _journey(lines: Mapping[str, Lines], published_us: PublishTimes) -> dict[str
         "lost": len(due - set(first)),
         "repeated": len(taken) - len(first),
         "unexpected": len(set(first) - due),
-        "out_of_order": sum(_behind([row for subject, row in first if subject == each]) for each in SUBJECTS),
+        "out_of_order": sum(map(_behind, in_order.values())),
         "notified": len(taken),
         "moves": len(lines["moves"]),
         "healed": len(healing_ms),

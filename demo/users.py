@@ -13,17 +13,23 @@ from demo import ARRIVAL, DEPARTURE, DOMAIN
 
 @dataclass(frozen=True)
 class User:
-    """A user of the demonstration: name, filters of departures and of arrivals, and whether they ever move."""
+    """A user of the demonstration: name, filters of departures and of arrivals, whether they ever move, and domain."""
 
     name: str
     departures: tuple[str, ...] = ()
     arrivals: tuple[str, ...] = ()
     moves: bool = True
+    domain: str = DOMAIN
 
     @property
     def uri(self) -> str:
         """The user's canonical URI."""
-        return f"sip:{self.name}@{DOMAIN}"
+        return f"sip:{self.name}@{self.domain}"
+
+    @property
+    def broker(self) -> str:
+        """Return the address of record of the broker of their domain."""
+        return f"sip:broker@{self.domain}"
 
     @property
     def subscriptions(self) -> list[tuple[str, str]]:

@@ -86,20 +86,29 @@ class Headline(NamedTuple):
 
 
 def headline(result: Mapping[str, Any]) -> list[Headline]:
-    """Return the four main numbers: deliveries, faults, moves and kills."""
+    """Return the four main numbers: deliveries, faults, moves, and kills or what waited for a domain."""
     lines = result["travellers"]
     delivered, expected = (sum(line[name] for line in lines) for name in ("delivered", "expected"))
     faults = sum(line[name] for line in lines for name in FAULTS)
     median = result["healing_ms"]["p50"]
     healed = "" if median is None else f", half of them healed within {median:.0f} ms"
-    kills = result["kills"]
-    spark = f", Spark {kills['spark']}" if kills["spark"] else ""
+    if cuts := result.get("cuts"):
+        waited, cut_s = sum(cut["waited"] for cut in cuts), sum(cut["ms"] for cut in cuts) / 1_000
+        caption = f"waited while {cuts[0]['domain']} was cut off for {cut_s:.0f} s"
+        last = Headline(waited, caption, all(cut["is_complete"] for cut in cuts))
+    else:
+        last = _kills(result["kills"])
     return [
         Headline(delivered, f"of {expected} notifications delivered", delivered == expected),
         Headline(faults, "lost, repeated, out of order or unexpected", not faults),
         Headline(result["address_changes"], f"changes of address{healed}"),
-        Headline(sum(kills.values()), f"kill -9: server {kills['server']}, travellers {kills['agent']}{spark}"),
+        last,
     ]
+
+
+def _kills(kills: Mapping[str, int]) -> Headline:
+    spark = f", Spark {kills['spark']}" if kills["spark"] else ""
+    return Headline(sum(kills.values()), f"kill -9: server {kills['server']}, travellers {kills['agent']}{spark}")
 
 
 def _traveller(user: User, line: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ Key = tuple[str, int]
 DUE: list[Key] = [(DEPARTURE, 1), (ARRIVAL, 1), (DEPARTURE, 4), (DEPARTURE, 7)]
 
 
-def audited(taken: list[Key]) -> dict[str, Any]:
+def audited(taken: list[Key], order_of: dict[Key, str] | None = None) -> dict[str, Any]:
     """The result of a traveller who took these events in this order, a microsecond apart."""
     evidence: dict[str, list[dict[str, Any]]] = {
         "expected": [{"user": USER, "subject": subject, "row": row} for subject, row in DUE],
@@ -29,7 +29,7 @@ def audited(taken: list[Key]) -> dict[str, Any]:
         "away": [{"user": USER, "from_us": 0, "to_us": 1_500_000, "why": "killed"}],
         "kills": [],
     }
-    return journeys(evidence, 9, {(subject, row): row - 1_000 for subject, row in DUE})
+    return journeys(evidence, 9, {(subject, row): row - 1_000 for subject, row in DUE}, 0, order_of)
 
 
 def counts(line: dict[str, Any]) -> tuple[int, ...]:
@@ -63,3 +63,10 @@ def test_the_latency_is_that_of_the_first_commit_of_each_event() -> None:
     assert (arrivals["latency_p50_ms"], arrivals["latency_max_ms"]) == (1.002, 1.002)
     assert (departures["latency_p50_ms"], departures["latency_max_ms"]) == (pytest.approx(1.0005), 1.003)
     assert result["totals"]["latency_p50_ms"] == result["travellers"][0]["latency_p50_ms"] == 1.002
+
+
+def test_events_of_different_domains_have_no_common_order() -> None:
+    swapped = [DUE[2], DUE[0], DUE[1], DUE[3]]
+    of_two = {(DEPARTURE, 1): "a", (DEPARTURE, 4): "b", (DEPARTURE, 7): "a", (ARRIVAL, 1): "a arrival"}
+    assert audited(swapped, of_two)["travellers"][0]["out_of_order"] == 0
+    assert audited(swapped, {**of_two, (DEPARTURE, 4): "a"})["travellers"][0]["out_of_order"] == 1

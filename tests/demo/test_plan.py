@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo import ARRIVAL, DEPARTURE, SUBJECTS, flights
+from demo.airlines import PLACES
+from demo.airlines import TRAVELLERS as AIRLINE_TRAVELLERS
 from demo.expected import expected_events
-from demo.plan import SERVER_KILL_AT, SWITCH_ON_AT, Action, domain_plan, plan
+from demo.plan import SERVER_KILL_AT, SWITCH_ON_AT, Action, domain_plan, domains_plan, plan
 from demo.users import TRAVELLERS, User
 from wanderbus import filters
 
@@ -117,3 +119,20 @@ def test_a_domain_drains_a_server_before_the_kills_and_moves_a_group_after_them(
         (Action.KILL_SERVER, "s4"),
         (Action.MOVE_GROUP, "s4"),
     ]
+
+
+@given(st.integers(0, 10_000))
+def test_travellers_of_domains_fly_aboard_and_on_and_one_has_no_network(seed: int) -> None:
+    steps = domains_plan(AIRLINE_TRAVELLERS, PLACES, "united.example", seed)
+    assert steps == domains_plan(AIRLINE_TRAVELLERS, PLACES, "united.example", seed)
+    assert all(0.0 < step.at < 1.0 for step in steps)
+    assert [step.name for step in steps if step.action is Action.CUT] == ["united.example"]
+    for user in AIRLINE_TRAVELLERS:
+        own = [step for step in steps if step.name == user.name]
+        moves = [step.to for step in own if step.action is Action.MOVE]
+        assert moves == (["aboard", "in Europe", "aboard", "at home", "aboard", "in Europe"] if user.moves else [])
+    off = [step for step in steps if step.action in (Action.SWITCH_OFF, Action.SWITCH_ON)]
+    assert [step.action for step in off] == [Action.SWITCH_OFF, Action.SWITCH_ON]
+    [sleeper] = {step.name for step in off}
+    moves_away = [step.at for step in steps if step.name == sleeper and off[0].at <= step.at <= off[1].at]
+    assert len(moves_away) == 4  # off, two moves, on
