@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from demo.traveller_results import Taken
+
 Lines = Sequence[Mapping[str, Any]]
 PublishTimes = Mapping[tuple[str, int], int]
 
@@ -63,6 +65,12 @@ def deliveries(
 def home_of(user: str) -> str:
     """Return the domain of a user."""
     return user.rpartition("@")[2]
+
+
+def misnamed(user: str, taken: Iterable[Taken], origin_of: Mapping[int, str]) -> int:
+    """Return how many notifications of a user name another domain than that which published the event."""
+    home = home_of(user)
+    return sum((each.origin or home) != origin_of.get(each.row) for each in taken)
 
 
 def waiting(crossings: Iterable[Delivery], end_us: int) -> list[tuple[int, int]]:

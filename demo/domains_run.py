@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from demo import SUBJECTS, airlines
 from demo.airlines import AIRLINES, CUT_OFF, ORIGINS, Airline, airline_of, carriers_of
-from demo.crossings import cut_result, deliveries, domain_result
+from demo.crossings import cut_result, deliveries, domain_result, misnamed
 from demo.domain_audit import journeys
 from demo.domains_operator import GATEWAY_PORT, CutLink, DomainsOperator, faults
 from demo.flights import FlightEvent
@@ -24,6 +24,7 @@ from demo.hosts import PublisherHost, ServerHost
 from demo.log_audit import audit_logs
 from demo.plan import Step, domains_plan
 from demo.run import Evidence, Run
+from demo.traveller_results import read_taken
 from harness.domain_file import Place, place_servers
 from harness.federation_files import GatewayPlace, share_types
 from wanderbus.pipeline.lake.trial_pass import rejected_on_trial
@@ -134,6 +135,10 @@ class DomainsRun(Run):
             # An event that came from another domain has the time of its publisher there as well.
             for event, at_us in found.published_us.items():
                 published_us[event] = min(at_us, published_us.get(event, at_us))
+        for traveller in self._travellers.values():
+            uri = traveller.user.uri
+            if wrong := misnamed(uri, read_taken(traveller.results), self._origins):
+                self._trouble.append(f"{wrong} notifications of {uri} name a domain that did not publish the event")
         every = deliveries(evidence, published_us, self._origins)
         events = Counter(self._origins[row] for _, row in published_us)
         domains = [domain_result(each.domain, each.servers, every, events[each.domain]) for each in AIRLINES]

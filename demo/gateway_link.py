@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from demo.json_lines import orders, report
@@ -33,14 +34,14 @@ class GatewayLink:
     async def open(self, address: Address) -> None:
         """Listen at the address where peers reach the gateway, and where it reaches them."""
         loop = asyncio.get_running_loop()
-        outside, _ = await loop.create_datagram_endpoint(lambda: _Side(self._to_gateway), local_addr=address)
+        outside, _ = await loop.create_datagram_endpoint(partial(_Side, self._to_gateway), local_addr=address)
         for local, peer in self._peers.items():
 
             def to_peer(data: bytes, source: Address, peer: Address = peer) -> None:
                 if source == self._gateway and self._passes():
                     outside.sendto(data, peer)
 
-            inside, _ = await loop.create_datagram_endpoint(lambda take=to_peer: _Side(take), local_addr=local)
+            inside, _ = await loop.create_datagram_endpoint(partial(_Side, to_peer), local_addr=local)
             self._inside[peer] = inside
 
     def close(self) -> None:

@@ -58,7 +58,9 @@ class Traveller:
         position = (item.position.epoch, item.position.number)
         row = item.event["Row"]
         assert isinstance(row, int)
-        self._results.take(item.event.subject, row, wall_us(), position, len(item.subscriptions), item.redelivered)
+        counts = len(item.subscriptions), item.redelivered
+        origin = item.event.origin.origin.partition("/")[0] if item.event.origin else ""
+        self._results.take(item.event.subject, row, wall_us(), position, *counts, origin)
 
     async def _journal(self) -> None:
         self._note(wall_us(), self._agent.status, "", "as it subscribed")

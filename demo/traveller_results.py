@@ -15,7 +15,8 @@ from typing import Any
 _SCHEMA = """
 create table if not exists taken(
     seq integer primary key, subject text not null, row integer not null, at_us integer not null,
-    epoch integer not null, number integer not null, subscriptions integer not null, redelivered integer not null);
+    epoch integer not null, number integer not null, subscriptions integer not null, redelivered integer not null,
+    origin text not null);
 create table if not exists position(one integer primary key check (one = 1), epoch integer, number integer);
 create table if not exists journal(
     seq integer primary key, at_us integer not null, what text not null, address text not null, reason text not null);
@@ -24,7 +25,10 @@ create table if not exists journal(
 
 @dataclass(frozen=True)
 class Taken:
-    """One notification the traveller committed: ``seq`` is the order of committing, times in microseconds."""
+    """One notification the traveller committed: ``seq`` is the order of committing, times in microseconds.
+
+    ``origin`` is the foreign domain that published the event, "" for the own one.
+    """
 
     seq: int
     subject: str
@@ -34,6 +38,7 @@ class Taken:
     number: int
     subscriptions: int
     redelivered: int
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,14 +76,21 @@ class Results:
         return int(self._database.execute("select count(*) from taken").fetchone()[0])
 
     def take(
-        self, subject: str, row: int, at_us: int, position: tuple[int, int], subscriptions: int, redelivered: bool
+        self,
+        subject: str,
+        row: int,
+        at_us: int,
+        position: tuple[int, int],
+        subscriptions: int,
+        redelivered: bool,
+        origin: str = "",
     ) -> None:
         """Commit one result and its position, both or neither."""
         with self._database:
             self._database.execute(
-                "insert into taken(subject, row, at_us, epoch, number, subscriptions, redelivered) "
-                "values (?, ?, ?, ?, ?, ?, ?)",
-                (subject, row, at_us, *position, subscriptions, redelivered),
+                "insert into taken(subject, row, at_us, epoch, number, subscriptions, redelivered, origin) "
+                "values (?, ?, ?, ?, ?, ?, ?, ?)",
+                (subject, row, at_us, *position, subscriptions, redelivered, origin),
             )
             self._database.execute("insert or replace into position values (1, ?, ?)", position)
 
@@ -92,7 +104,7 @@ class Results:
 
 def read_taken(path: Path) -> list[Taken]:
     """Return the notifications that the traveller of ``path`` committed, in order; empty if it never started."""
-    columns = "seq, subject, row, at_us, epoch, number, subscriptions, redelivered"
+    columns = "seq, subject, row, at_us, epoch, number, subscriptions, redelivered, origin"
     return [Taken(*row) for row in _read(path, f"select {columns} from taken order by seq")]
 
 

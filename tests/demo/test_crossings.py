@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from demo.crossings import Delivery, cut_result, deliveries, domain_result, most_waiting, waiting
+from demo.crossings import Delivery, cut_result, deliveries, domain_result, misnamed, most_waiting, waiting
 from demo.html_domains import SLICES, highest
 from demo.html_report import page
+from demo.traveller_results import Taken
 from demo.verdict import headline
 from tests.demo.test_display_and_report import EVIDENCE, result
 
@@ -26,6 +27,15 @@ def test_deliveries_have_the_first_taking_and_the_domain_of_the_row() -> None:
     found = deliveries({"expected": due, "taken": taken}, {("D", 1): 10, ("D", 2): 20}, {1: "a", 2: "b", 3: "a"})
     assert found == [Delivery("b", "a", 10, 101), Delivery("b", "b", 20, None)]
     assert [each.crosses for each in found] == [True, False]
+
+
+def test_the_domain_that_an_application_sees_is_that_which_published_the_event() -> None:
+    def taken(row: int, origin: str) -> Taken:
+        return Taken(row, "D", row, 0, 0, 0, 1, 0, origin)
+
+    origin_of = {1: "a", 2: "b", 3: "c"}
+    assert misnamed("sip:ana@b", [taken(1, "a"), taken(2, ""), taken(3, "c")], origin_of) == 0
+    assert misnamed("sip:ana@b", [taken(1, ""), taken(2, "a"), taken(3, "a"), taken(4, "")], origin_of) == 4
 
 
 def test_what_waits_is_published_and_not_taken() -> None:
