@@ -38,7 +38,7 @@ def test_the_domain_that_an_application_sees_is_that_which_published_the_event()
     assert misnamed("sip:ana@b", [taken(1, ""), taken(2, "a"), taken(3, "a"), taken(4, "")], origin_of) == 4
 
 
-def test_what_waits_is_published_and_not_taken() -> None:
+def test_notifications_wait_from_publishing_to_the_taking() -> None:
     several = [delivery(1, 3), delivery(2, 5), delivery(4, None)]
     assert waiting(several, 9_000_000) == [
         *((1_000_000, 1), (2_000_000, 2), (3_000_000, 1), (4_000_000, 2), (5_000_000, 1), (9_000_000, 1)),
