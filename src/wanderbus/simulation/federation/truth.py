@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from wanderbus.broker.servers.server_users import domain_of
 from wanderbus.event import Event, EventId
+from wanderbus.federation.gateway_choice import link_name
 from wanderbus.federation.imports import device_of
 from wanderbus.records import (
     Acceptance,
@@ -164,8 +167,9 @@ class FederationTruth:
                     self.problems.append(f"{domain} has accepted {uid} from {source}, which is not of that domain")
                     continue
                 subject, identity = each.event.subject, origin.acceptance.id
-                if each.event != origin.event:
-                    self.problems.append(f"{uid} is {each.event} in {domain}, and was {origin.event}")
+                there = EventId(link_name(source, identity.origin), identity.incarnation, identity.number)
+                if each.event != msgspec.structs.replace(origin.event, origin=there):
+                    self.problems.append(f"{uid} is {each.event} in {domain}, and was {origin.event} under {there}")
                 if subject not in self._layout.crossing(source, domain):
                     self.problems.append(f"{uid} of type {subject} has come from {source} to {domain}")
                 name = each.acceptance.device, each.acceptance.epoch, each.acceptance.number
