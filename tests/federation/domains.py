@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.interest.interest_set import InterestMode
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.event import Event
@@ -41,6 +42,7 @@ class Domains:
         decentralised: Sequence[str] = (),
         parents: Mapping[str, str] | None = None,
         method: Method = "multicast",
+        merging: InterestMode = "perfect",
         config: BrokerConfig | None = None,
         on_sent: Callable[[bytes], None] = lambda payload: None,
     ) -> None:
@@ -50,6 +52,7 @@ class Domains:
         self._gateways = {name: tuple((gateways or {}).get(name, servers[:1])) for name, servers in domains.items()}
         self._shared = shared
         self._method: Method = method
+        self._merging = Merging(merging, 0.7)
         foreign: dict[str, FederatedNode] = {}
         self.foreign_links = DomainLinks(self.world, foreign)
         self.foreign_links.on_sent = on_sent
@@ -58,7 +61,8 @@ class Domains:
             own: dict[str, FederatedNode] = {}
             self.links[domain] = DomainLinks(self.world, own)
             for name in servers:
-                channels = _channels(name, servers, parents or {}, is_decentralised=domain in decentralised)
+                is_decentralised = domain in decentralised
+                channels = _channels(name, servers, parents or {}, self._merging, is_decentralised=is_decentralised)
                 node = FederatedNode(
                     self.world, name, channels, config or BrokerConfig(sweep_s=None, federated=True), domain=domain
                 )
@@ -133,9 +137,10 @@ def received(device: DomainDevice) -> list[int]:
     ]
 
 
-def _channels(name: str, servers: Sequence[str], parents: Mapping[str, str], *, is_decentralised: bool) -> OwnChannels:
+def _channels(
+    name: str, servers: Sequence[str], parents: Mapping[str, str], merging: Merging, *, is_decentralised: bool
+) -> OwnChannels:
     directory = Directory(ChannelGroups(KEY, 8, parents=parents), first_table(8, tuple(servers), KEY))
-    merging = Merging("perfect")
     decentralised = None
     if is_decentralised:
         decentralised = DecentralisedChannels(
