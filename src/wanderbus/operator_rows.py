@@ -242,8 +242,8 @@ class ServerInfo(msgspec.Struct, frozen=True):
 class DomainInfo(msgspec.Struct, frozen=True):
     """A foreign domain, as a gateway of the own one sees it.
 
-    ``is_linked`` tells whether this gateway has the link to it, ``is_in_turn`` whether it should have it, as far as it
-    knows: the other domain may have chosen another gateway. ``is_settled`` tells whether all servers here have
+    ``is_linked`` tells whether this gateway uses the link to it, ``is_in_turn`` whether it should, as far as it knows:
+    the first gateway that can be reached uses the links of all. ``is_settled`` tells whether all servers here have
     its ``filters``, of which there are so many in all. ``sent`` are the events that went there in this life of the
     gateway, ``waiting`` those from there that are not durable yet. The others from there were ``published``,
     ``repeated``, ``refused`` for good, of a type that is ``not_received``, or ``lost`` there before they were sent.

@@ -200,6 +200,56 @@ def test_filters_of_a_domain_stay_until_its_gateway_knows_all_interest_again() -
     assert domains.problems() == []
 
 
+SPLIT = {"alpha": ["a1"], "beta": ["b1", "b2", "b3"], "gamma": ["g1"]}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gateways_of_a_domain_act_as_one_if_other_domains_reach_different_ones(method: Method) -> None:
+    """Alpha is the rendezvous of X, and gamma that of T and U; each reaches another gateway of beta."""
+    domains = Domains(SPLIT, gateways={"beta": ["b1", "b2"]}, method=method)
+    former = domains.subscriber("a1", "former", "T")
+    domains.foreign_links.separate([("beta/b1", "alpha/a1")])
+    domains.wait(60.0)
+    subjects, servers = ("T", "U", "X"), ("a1", "b3", "g1")
+    readers = [
+        domains.subscriber(server, f"{server}-{subject}", subject, "x > 1")
+        for subject in subjects
+        for server in servers
+    ]
+    publishers = [domains.device(server, f"publisher-{server}") for server in servers]
+    for publisher in publishers:
+        for subject in subjects:
+            domains.publish(publisher, 1, 2, 3, subject=subject)
+    assert [sorted(received(each)) for each in readers] == [[2, 2, 2, 3, 3, 3]] * 9
+    assert received(former) == [1, 2, 3] * 3
+    assert domains.problems() == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_gateway_that_takes_over_again_forgets_what_it_knew(method: Method) -> None:
+    """The rendezvous of both types is gamma, from which the second gateway hears nothing the second time."""
+    domains = Domains(SPLIT, gateways={"beta": ["b2", "b3"]}, method=method)
+    subjects = ("T", "U")
+    for subject in subjects:
+        domains.subscriber("a1", f"former-{subject}", subject, "x > 5")
+    domains.nodes["b2"].crash(lose_rows=False)
+    domains.wait(30.0)
+    assert domains.nodes["b3"].member.rows()["alpha"]["is_known"]
+    domains.nodes["b2"].start()
+    domains.wait(30.0)
+    readers = [domains.subscriber("a1", f"reader-{subject}", subject, "x < 3") for subject in subjects]
+    publisher = domains.device("b1", "publisher")
+    domains.foreign_links.separate([("beta/b3", "gamma/g1")])
+    domains.nodes["b2"].crash(lose_rows=False)
+    domains.wait(30.0)
+    for subject in subjects:
+        domains.publish(publisher, 1, 2, 3, subject=subject)
+    domains.nodes["b2"].start()
+    domains.wait(60.0)
+    assert [received(each) for each in readers] == [[1, 2]] * len(subjects)
+    assert domains.problems() == []
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("domain", ["alpha", "beta"])
 def test_words_of_other_domains_wait_until_all_interest_is_known(domain: str, method: Method) -> None:

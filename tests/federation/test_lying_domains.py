@@ -24,7 +24,7 @@ from wanderbus.federation.methods.filter_bounds import FILTERS_MAX
 from wanderbus.federation.methods.wire import EPOCH_MAX, LINK_STATES_MAX, LinkState, StreamCarried, TreeAdopted
 from wanderbus.federation.methods.wire import encode as encode_filters
 from wanderbus.federation.routing_messages import Method
-from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken, FiltersSent, decode, encode
+from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken, FiltersBegun, FiltersSent, decode, encode
 from wanderbus.limits import NUMBER_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.links import DomainLink
@@ -207,12 +207,24 @@ def test_lives_that_a_domain_invents_are_few(is_told_often: bool) -> None:
 
     link.send = note  # type: ignore[method-assign]
     for each in range(200 if is_told_often else 2):
-        domains.say(carried(InterestRefused(STREAM, 1_000 * each + 1_000, 1)), seconds=0.01)
+        domains.say(carried(InterestRefused(STREAM, 1_000_000 * (each + 1), 1)), seconds=0.01)
     domains.wait(5.0)
-    assert 0 < len(sent) < (100 if is_told_often else 20)
+    assert 0 < len(sent) < (100 if is_told_often else 30)
     domains.live()
     domains.check()
     assert domains.problems() == []
+
+
+def test_a_domain_that_forgets_all_filters_too_often_loses_its_link() -> None:
+    domains = Neighbourhood()
+    domains.live()
+    domains.say(*[encode(FiltersBegun())] * 4)
+    domains.live()
+    assert domains.problems() == []
+    domains.say(*[encode(FiltersBegun())] * 50)
+    assert [each for each in domains.problems() if "it forgets all filters too often" in each]
+    domains.live()
+    domains.check()
 
 
 def test_a_domain_that_acknowledges_nothing_fills_its_own_queue() -> None:

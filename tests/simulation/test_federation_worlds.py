@@ -37,14 +37,6 @@ def test_every_promise_holds(results: list[Result]) -> None:
     assert [(replay, each.problems) for replay, each in zip(replays, failed, strict=True)] == []
 
 
-@pytest.mark.parametrize("seed", [4, 9, 11])
-def test_every_promise_holds_with_a_rendezvous(seed: int) -> None:
-    class Rendezvous(FederationScenario):
-        method = "rendezvous"
-
-    assert not Rendezvous.run_seed(seed).problems
-
-
 def test_a_dozen_seeds_have_enough_happening_in_them(results: list[Result]) -> None:
     for field, least in (
         ("domains", 24),

@@ -1,21 +1,25 @@
 """Messages between a gateway and the servers of its own domain (decision 0161).
 
 A *circuit* connects the session of a foreign domain at a server with a gateway: what an agent and its broker say to
-each other travels on it. A message is a prefix and a msgpack array whose first item is the kind.
+each other travels on it. A gateway that does not use its links to other domains passes them on to one that does
+(decision 0166). A message is a prefix and a msgpack array whose first item is the kind.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from wanderbus.event import Number
-from wanderbus.federation.wire import Name
+from wanderbus.federation.wire import NAME_CHARACTERS_MAX, Name
 from wanderbus.protocol.bases import decoded
 
 FEDERATION_PREFIX: Final = b"\x06"
 """First byte of a message about other domains; messages of agents are arrays, and begin with another."""
+
+LinkName = Annotated[str, msgspec.Meta(min_length=1, max_length=2 * NAME_CHARACTERS_MAX + 1)]
+"""Name of a gateway, with its domain."""
 
 
 class PeerMessage(msgspec.Struct, frozen=True, array_like=True):
@@ -49,7 +53,41 @@ class InterestSent(PeerMessage, frozen=True, tag=4):
     payload: bytes
 
 
-Message = CircuitOpened | CircuitMessage | CircuitClosed | InterestSent
+class LinkMessage(PeerMessage, frozen=True):
+    """Base of the messages about a link to another domain that one gateway has and another one uses.
+
+    ``number`` is that of the link at the gateway that has it.
+    """
+
+    number: Number
+
+
+class ForeignLinkOpened(LinkMessage, frozen=True, tag=5):
+    """The sender has a link which the receiver is to use; ``name`` is that of the gateway at the other end."""
+
+    name: LinkName
+
+
+class ForeignLinkMessage(LinkMessage, frozen=True, tag=6):
+    """A message that came on the link, or one to send there."""
+
+    payload: bytes
+
+
+class ForeignLinkClosed(LinkMessage, frozen=True, tag=7):
+    """The link is closed, or the gateway that uses it wants that; ``reason`` is a text for people."""
+
+    reason: str
+
+
+class ForeignLinkConsumed(LinkMessage, frozen=True, tag=8):
+    """The gateway that uses the link has finished with the next ``count`` messages."""
+
+    count: Number
+
+
+SharedLinkMessage = ForeignLinkOpened | ForeignLinkMessage | ForeignLinkClosed | ForeignLinkConsumed
+Message = CircuitOpened | CircuitMessage | CircuitClosed | InterestSent | SharedLinkMessage
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

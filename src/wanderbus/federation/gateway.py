@@ -36,6 +36,7 @@ from wanderbus.federation.messages import (
     ForForeignLinks,
 )
 from wanderbus.federation.named_servers import shown
+from wanderbus.federation.own_gateways import OwnGateways
 from wanderbus.federation.parameters import ForeignDomain
 from wanderbus.federation.routing_lives import RoutingLives
 from wanderbus.federation.routing_messages import (
@@ -51,7 +52,7 @@ from wanderbus.federation.routing_messages import (
     WantedByDomain,
     WantedKnown,
 )
-from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken, FiltersSent, decode, encode
+from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken, FiltersBegun, FiltersSent, decode, encode
 from wanderbus.machine import CancelTimer, SetTimer, TimerFired
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -100,9 +101,10 @@ class Gateway:
     ) -> None:
         self._own = own
         self._name = name
-        self._before = frozenset(gateways[: gateways.index(name)])
-        """Gateways here whose turn comes before this one's."""
-        self._is_only = len(gateways) == 1
+        self._gateways = OwnGateways(gateways, name)
+        self._is_first = gateways[0] == name
+        self._had: set[str] = set()
+        """Foreign domains with a link here since the routing has begun."""
         self._table = DomesticTable([each for each in servers if each != name], types)
         self._domains = {each.name: each for each in domains}
         self._lives = RoutingLives(routing, epoch, gateways.index(name), self._domains)
@@ -129,8 +131,6 @@ class Gateway:
         """Messages of foreign domains about filters that came before the interest here was known."""
         self._links: dict[str, int] = {}
         """The link to each foreign domain."""
-        self._up: set[str] = {name}
-        """Servers of the own domain that can be reached."""
         self._troubles: dict[str, str] = {}
         self._is_placing = False
         self._taken: dict[str, dict[str, EventsTaken]] = {}
@@ -146,7 +146,7 @@ class Gateway:
         """Begin: this server can reach itself, and opens links if no other gateway comes before it."""
         for each in self._exports.values():
             self._apply(each.domain, each.up(self._name, now))
-        if self._before:
+        if not self._is_first:
             self._outputs.append(SetTimer(("turn",), now + SWITCH_S))
         else:
             self._take_turn(now)
@@ -159,7 +159,7 @@ class Gateway:
 
     def server_up(self, server: str, now: float) -> list[GatewayOutput]:
         """Use a server of the own domain that can be reached now."""
-        self._up.add(server)
+        self._gateways.up(server)
         for each in self._exports.values():
             self._apply(each.domain, each.up(server, now))
         self._take_turn(now)
@@ -167,10 +167,9 @@ class Gateway:
 
     def server_down(self, server: str, now: float) -> list[GatewayOutput]:
         """Wait for a server of the own domain that cannot be reached."""
-        self._up.discard(server)
         for each in self._exports.values():
             self._apply(each.domain, each.down(server, now))
-        if server in self._before:
+        if self._gateways.down(server):
             self._outputs.append(SetTimer(("turn",), now + SWITCH_S))
         return self._take()
 
@@ -227,15 +226,10 @@ class Gateway:
         self._read.clear()
         return self._take()
 
-    def _is_in_turn(self, domain: str) -> bool:
-        """Return whether this gateway should have the link to a domain, for all that it knows."""
-        return not self._before & self._up if domain in self._choices else self._is_only
-
     def _take_turn(self, now: float) -> None:
         """Open or leave the links that this domain opens, as it is this gateway's turn or not."""
-        is_turn = not self._before & self._up
         for each in self._choices.values():
-            self._choose(each.start(now) if is_turn else each.stop())
+            self._choose(each.start(now) if self._gateways.is_in_turn else each.stop())
 
     def _wanted_here(self, change: InterestChange, now: float) -> None:
         if change:
@@ -262,9 +256,7 @@ class Gateway:
                     if is_ours:
                         self._choose(self._choices[domain].opened(server))
                     self._report(domain, "")
-                    if not self._table.awaited:
-                        self._route([DomainLinked(domain)], now)
-                    self._begin(domain, now)
+                    self._linked(domain, now)
             case ServerLinkClosed(link=link, server=server):
                 if domain in self._choices:
                     self._choose(self._choices[domain].closed(server, now))
@@ -279,6 +271,19 @@ class Gateway:
             case ServerReachable():
                 self._report(domain, "")
         return self._take()
+
+    def _linked(self, domain: str, now: float) -> None:
+        """Begin with a foreign domain on a new link.
+
+        It may have had one to another gateway here since the last one, and servers here filters that are not known.
+        """
+        if domain in self._had and self._gateways.may_have_acted:
+            self._lives.begin_anew()
+            self._begun_again(now)
+        elif not self._table.awaited:
+            self._route([DomainLinked(domain)], now)
+        self._had.add(domain)
+        self._begin(domain, now)
 
     def _on_message(self, domain: str, link: int, payload: bytes, now: float) -> None:
         if self._links.get(domain) != link:
@@ -298,6 +303,11 @@ class Gateway:
                         self._early.setdefault(domain, []).append(DomainMessage(domain, inner))
                         return
                     self._route([DomainMessage(domain, inner)], now)
+                case FiltersBegun():
+                    if not self._lives.may_begin(domain, now):
+                        raise RemoteProtocolError("it forgets all filters too often", None)
+                    if not self._table.awaited:
+                        self._route([DomainLinked(domain)], now)
             self._consumed(link, 1)
         except RemoteProtocolError as error:
             self._close(domain, f"{domain}: {error}")
@@ -351,9 +361,14 @@ class Gateway:
     def _begun_again(self, now: float) -> None:
         """Tell all domains everything, because the routing of filters has begun again."""
         self._known.clear()
+        self._had = set(self._links)
+        self._gateways.begin_anew()
         self._doubtful = {name: set(exports.interests()) for name, exports in self._exports.items()}
+        for link in self._links.values():
+            self._outputs.append(ForForeignLinks(SendOnServerLink(link, encode(FiltersBegun()))))
         self._route([OwnInterestChanged(InterestChange(tuple(self._table.wanted())))], now)
-        self._route([DomainLinked(each) for each in self._links], now)
+        if not self._table.awaited:
+            self._route([DomainLinked(each) for each in self._links], now)
 
     def _apply(self, domain: str, outputs: Iterable[ExportOutput]) -> None:
         """Pass on what the sessions of a foreign domain emit."""
@@ -417,7 +432,7 @@ class Gateway:
         return {
             name: {
                 "is_linked": name in self._links,
-                "is_in_turn": self._is_in_turn(name),
+                "is_in_turn": self._gateways.is_in_turn,
                 "is_known": self._known.get(name, frozenset()) >= each.sends,
                 "is_settled": self._exports[name].is_settled,
                 "filters": sum(one.subscriptions for one in self._exports[name].statuses()),

@@ -7,7 +7,8 @@
                                                     └──────────────────┘ ◀─▶ links to gateways of other domains
 
 A server talks to a gateway on the link that it has opened to it, about interest, and a gateway to a server likewise,
-about circuits; answers use the same link. The gateway that this server is itself needs no link.
+about circuits; answers use the same link. The gateway that this server is itself needs no link. A gateway talks to one
+whose turn comes earlier on the link that it has opened to it, about the links that it has to other domains.
 """
 
 from __future__ import annotations
@@ -23,12 +24,30 @@ from wanderbus.channels.interest.messages import encode as encode_interest
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation import circuit_messages
 from wanderbus.federation.circuit_host import CircuitHost
-from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened, InterestSent
+from wanderbus.federation.circuit_messages import (
+    CircuitClosed,
+    CircuitMessage,
+    CircuitOpened,
+    ForeignLinkClosed,
+    ForeignLinkConsumed,
+    ForeignLinkMessage,
+    ForeignLinkOpened,
+    InterestSent,
+    SharedLinkMessage,
+)
 from wanderbus.federation.domestic_interest import DomesticSource, ReceivedTypes, messages_of
 from wanderbus.federation.export_messages import ToServer
 from wanderbus.federation.gateway import Gateway, GatewayOutput
-from wanderbus.federation.messages import AtForeignLinks, FederationInput, FederationOutput
+from wanderbus.federation.messages import (
+    AtForeignLinks,
+    FederationInput,
+    FederationOutput,
+    ForeignLinkReport,
+    ForForeignLinks,
+)
 from wanderbus.federation.parameters import FederationParameters
+from wanderbus.federation.shared_links import SharedLinks
+from wanderbus.federation.shared_outputs import AtGateway, ForOwnLink, OnPeerLink, SharedOutput
 from wanderbus.machine import ClockRead, Output, SetTimer, TimerFired
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -64,6 +83,7 @@ class FederationMember:
         others = [each for each in parameters.gateways if each != self._server]
         self._source = DomesticSource(self._server, others, types, epoch)
         self._gateway: Gateway | None = None
+        self._shared: SharedLinks | None = None
         if self._server in parameters.gateways:
             self._gateway = Gateway(
                 parameters.own,
@@ -76,11 +96,14 @@ class FederationMember:
                 new_link,
                 epoch,
             )
+            self._shared = SharedLinks(parameters.gateways, self._server)
         self._own: dict[str, int] = {}
         """The link that this server has opened to each other one."""
         self._outputs: list[FederationOutput] = []
         self._loop: deque[tuple[bool, CircuitOpened | CircuitMessage | CircuitClosed]] = deque()
         """Messages between this server and the gateway that it is; true if the gateway is the sender."""
+        self._reports: deque[ForeignLinkReport] = deque()
+        """Reports of links to other domains that the gateway here uses."""
         self._timer_at: float | None = None
 
     def start(self, now: float) -> list[FederationOutput]:
@@ -104,8 +127,8 @@ class FederationMember:
             match given:
                 case ServerMessageReceived():
                     self._on_message(given, now)
-                case AtForeignLinks(report=report) if gateway is not None:
-                    self._route(gateway.at_foreign_links(report, now))
+                case AtForeignLinks(report=report) if self._shared is not None:
+                    self._share(self._shared.at_links(report))
                 case DomesticInterestChanged():
                     self._send_interest(self._source.changed(given, now))
                     if gateway is not None:
@@ -151,15 +174,21 @@ class FederationMember:
             self._send_interest(self._source.link_up(server, now))
         if self._gateway is not None:
             self._route(self._gateway.server_up(server, now))
+        if self._shared is not None:
+            self._share(self._shared.reachable(self._own))
 
     def _on_link_closed(self, closed: ServerLinkClosed, now: float) -> None:
         server, link = closed.server, closed.link
         self._outputs += self._host.link_closed(link, closed.reason)
+        if self._shared is not None:
+            self._share(self._shared.peer_link_closed(link))
         if self._own.get(server) == link:
             del self._own[server]
             self._source.link_down(server)
             if self._gateway is not None:
                 self._route(self._gateway.server_down(server, now))
+            if self._shared is not None:
+                self._share(self._shared.reachable(self._own))
 
     def _on_message(self, received: ServerMessageReceived, now: float) -> None:
         server, link = received.server, received.link
@@ -176,6 +205,8 @@ class FederationMember:
                     self._take_circuit(link, message)
                 case CircuitMessage() | CircuitClosed() if self._gateway is not None:
                     self._route(self._gateway.from_server(server, [message], now))
+                case ForeignLinkOpened() | ForeignLinkMessage() | ForeignLinkClosed() | ForeignLinkConsumed():
+                    self._on_shared(server, link, message, is_own=is_own)
         except RemoteProtocolError as error:
             self._outputs.append(CloseServerLink(link, f"{server}: {error}"))
 
@@ -198,12 +229,33 @@ class FederationMember:
                 payload = circuit_messages.encode(InterestSent(encode_interest(each.message)))
                 self._outputs.append(SendOnServerLink(link, payload))
 
+    # Links to other domains --------------------------------------------------------------------------------------
+
+    def _on_shared(self, server: str, link: int, message: SharedLinkMessage, *, is_own: bool) -> None:
+        if self._shared is None or not (is_own or self._shared.takes_from(server)):
+            raise RemoteProtocolError("only a gateway lends links, to one whose turn comes before", None)
+        take = self._shared.from_user if is_own else self._shared.from_holder
+        self._share(take(link, message))
+
+    def _share(self, outputs: Iterable[SharedOutput]) -> None:
+        """Pass on what concerns links to other domains, here or at another gateway."""
+        for output in outputs:
+            match output:
+                case AtGateway(report=report):
+                    self._reports.append(report)
+                case OnPeerLink(link=link, message=message):
+                    self._outputs.append(SendOnServerLink(link, circuit_messages.encode(message)))
+                case ForOwnLink(request=request):
+                    self._outputs.append(ForForeignLinks(request))
+
     # The gateway here ---------------------------------------------------------------------------------------------
 
     def _route(self, outputs: Iterable[GatewayOutput]) -> None:
         """Pass on what the gateway here emits."""
         for output in outputs:
-            if not isinstance(output, ToServer):
+            if isinstance(output, ForForeignLinks) and self._shared is not None:
+                self._share(self._shared.requested(output.request))
+            elif not isinstance(output, ToServer):
                 self._outputs.append(output)
             elif output.server == self._server:
                 self._loop.append((True, output.message))
@@ -211,10 +263,12 @@ class FederationMember:
                 self._outputs.append(SendOnServerLink(link, circuit_messages.encode(output.message)))
 
     def _go_round(self, now: float) -> None:
-        """Deliver the messages between this server and the gateway that it is."""
+        """Deliver what this server has for the gateway that it is, and the reverse."""
         for_gateway: list[CircuitMessage | CircuitClosed] = []
-        while self._loop or for_gateway:
-            if self._loop:
+        while self._loop or self._reports or for_gateway:
+            if self._reports and self._gateway is not None:
+                self._route(self._gateway.at_foreign_links(self._reports.popleft(), now))
+            elif self._loop:
                 is_from_gateway, message = self._loop.popleft()
                 if is_from_gateway:
                     self._take_circuit(_HERE, message)

@@ -22,6 +22,9 @@ LIVES_PER_S_MAX: Final = 0.1
 LIVES_AT_ONCE_MAX: Final = 8.0
 """Lives that begin because one domain knows a later one: each costs a message to all."""
 
+BEGUN_PER_S_MAX: Final = 1.0
+"""Lives of a foreign domain's routing on one link: each costs an answer."""
+
 
 class RoutingLives:
     """The present routing of filters, and what may replace it.
@@ -36,6 +39,7 @@ class RoutingLives:
         self._life, self._place = life, place
         self._epoch = epoch_of(life, place)
         self._wall_ms = 0
+        self._begun = {each: TokenBucket(BEGUN_PER_S_MAX, LIVES_AT_ONCE_MAX) for each in domains}
         self._buckets = {each: TokenBucket(LIVES_PER_S_MAX, LIVES_AT_ONCE_MAX) for each in domains}
         self.present = self._make()
 
@@ -48,9 +52,17 @@ class RoutingLives:
         """Begin a life after the one that a domain knows; False if it says so too often, and has to say it again."""
         if not self._buckets[superseded.domain].take(now):
             return False
-        self._epoch = epoch_of(self._life, self._place, max(superseded.epoch, self._epoch))
-        self.present = self._make()
+        self.begin_anew(superseded.epoch)
         return True
+
+    def may_begin(self, domain: str, now: float) -> bool:
+        """Return whether the routing of a foreign domain may begin again on its link, which costs an answer."""
+        return self._begun[domain].take(now)
+
+    def begin_anew(self, known: int = 0) -> None:
+        """Begin a life after all earlier ones here, and after one that is ``known``, which knows nothing yet."""
+        self._epoch = epoch_of(self._life, self._place, max(known, self._epoch))
+        self.present = self._make()
 
     @property
     def _epoch_max(self) -> int:

@@ -61,7 +61,11 @@ class FiltersSent(GatewayMessage, frozen=True, tag=4):
     payload: bytes
 
 
-Message = EventForwarded | EventsLost | EventsTaken | FiltersSent
+class FiltersBegun(GatewayMessage, frozen=True, tag=5):
+    """The sender has forgotten all filters, and tells all of its own; the receiver is to do so as on a new link."""
+
+
+Message = EventForwarded | EventsLost | EventsTaken | FiltersSent | FiltersBegun
 
 EVENT_MESSAGE_BYTES_MAX: Final = EVENT_BYTES_MAX + 1024
 """Largest message with an event."""

@@ -90,7 +90,6 @@ class OwnFederation:
             raise ConfigurationError(
                 f"federation: its gateway {strangers[0]} is no server of the domain; name gateways as in event_domain"
             )
-        self._check_rendezvous()
         self._check_decentralised(channels)
         lineage = Hierarchy({}).lineage if channels is None else channels.lineage
         member = FederationMember(
@@ -109,18 +108,6 @@ class OwnFederation:
             reset_key=reset_key,
         )
         return FederationParts(member, links)
-
-    def _check_rendezvous(self) -> None:
-        """Refuse several gateways of a domain where types have a rendezvous: each gateway would hear a part alone."""
-        settings = self.federation.settings
-        several = [name for name, each in settings.domains.items() if len(each.gateways) > 1]
-        several += [settings.name] if len(settings.gateways) > 1 else []
-        found = [each for each in self.federation.types if self.federation.method_of(each) == "rendezvous"]
-        if found and several:
-            raise ConfigurationError(
-                f"federation: {found[0]} has the method rendezvous, and {several[0]} has several gateways; use "
-                "multicast, or one gateway for each domain"
-            )
 
     def _check_decentralised(self, channels: OwnChannels | None) -> None:
         """Refuse several gateways where a received type is decentralised: only the publishing one knows its repeats."""

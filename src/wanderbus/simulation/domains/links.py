@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from wanderbus.simulation.wire import WireDirection
@@ -62,6 +62,8 @@ class DomainLinks:
         self._nodes = nodes
         self._sides: Mapping[str, int] = {}
         """Side of the partition on which each server is; servers of different sides have no links."""
+        self._apart: frozenset[frozenset[str]] = frozenset()
+        """Pairs of servers that have no links, whatever their sides."""
         self._links: dict[tuple[str, str], DomainLink] = {}
         """The newest link from each server to each other one."""
         self._pending: set[tuple[str, str]] = set()
@@ -82,6 +84,14 @@ class DomainLinks:
     def partition(self, sides: Mapping[str, int]) -> None:
         """Break the links between servers of different sides; with no sides all can be reached."""
         self._sides = sides
+        self._break_unreachable()
+
+    def separate(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Break the links between the servers of each of these pairs, and of no others; with no pairs all return."""
+        self._apart = frozenset(map(frozenset, pairs))
+        self._break_unreachable()
+
+    def _break_unreachable(self) -> None:
         for (source, target), link in list(self._links.items()):
             if not self.is_reachable(source, target):
                 self.break_link(link)
@@ -105,8 +115,10 @@ class DomainLinks:
             self.break_link(link)
 
     def is_reachable(self, source: str, target: str) -> bool:
-        """Return whether no partition separates two servers."""
-        return self._sides.get(source, 0) == self._sides.get(target, 0)
+        """Return whether nothing separates two servers."""
+        return frozenset((source, target)) not in self._apart and self._sides.get(source, 0) == self._sides.get(
+            target, 0
+        )
 
     def _may_open(self, source: str, target: str) -> bool:
         return self._nodes[source].alive and self._nodes[target].alive and self.is_reachable(source, target)

@@ -55,7 +55,7 @@ class FederationLayout:
             groups = ChannelGroups(_KEY, _GROUPS, parents=parents)
             chosen = draw.choice([(), (), ("A", "B"), TYPES])
             decentralised = frozenset([each for each in TYPES if groups.hierarchy.top(each) in chosen])
-            if method == "rendezvous" or decentralised:
+            if decentralised:
                 del gateways[1:]  # servers refuse more
             self.domains[name] = SimulatedDomain(name, servers, tuple(gateways), groups, decentralised)
         for source, target in self.pairs():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from wanderbus import protocol
 from wanderbus.access.federation_parts import FIRST_CIRCUIT, FOREIGN_LINKS, FederationParts
@@ -16,12 +16,16 @@ from wanderbus.federation.gateway_choice import link_name
 from wanderbus.federation.member import FederationMember
 from wanderbus.federation.messages import ForeignEventsLost
 from wanderbus.federation.parameters import FederationParameters
+from wanderbus.federation.shared_links import OTHER_USER
 from wanderbus.machine import Input, Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
 from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode, LinkReports
 from wanderbus.simulation.domains.links import DomainLink, DomainLinks
 from wanderbus.simulation.world import World
+
+_ROUTING_LIVES_MAX: Final = 1_000
+"""Lives of the routing of filters in one life of a server."""
 
 
 class FederatedNode(DomainNode):
@@ -52,9 +56,9 @@ class FederatedNode(DomainNode):
 
     def _add_parts(self) -> None:
         circuits = iter(range(FIRST_CIRCUIT, FIRST_CIRCUIT + 10**9))
-        self.member = FederationMember(
-            self.parameters, self.channels.lineage, circuits.__next__, epoch=self.storage.lives
-        )
+        # As with times in ms, no life of the routing of filters has the number of a later life of the server.
+        epoch = self.storage.lives * _ROUTING_LIVES_MAX
+        self.member = FederationMember(self.parameters, self.channels.lineage, circuits.__next__, epoch=epoch)
         self._foreign_reports = LinkReports()
         links: Any = self._foreign_reports if self.name in self.parameters.gateways else None
         self._federation = FederationTraffic(self._parts, FederationParts(self.member, links), self._traffic)
@@ -98,13 +102,13 @@ class FederatedNode(DomainNode):
         self.foreign_links.server_crashed(self)
 
     def _close_link(self, link: DomainLink, reason: str) -> None:
-        """Close a link; one to another domain only because a newer one replaces it."""
+        """Close a link; one to another domain only because a newer one, or another gateway, takes its place."""
         if not self._is_foreign(link):
             super()._close_link(link, reason)
             return
         closing = f"{self.name} closes a link to {self._name_at(link)}: {reason}"
         self._note(closing)
-        if reason != REPLACED:
+        if reason not in (REPLACED, OTHER_USER):
             self.problems.append(closing)
         self.foreign_links.break_link(link, self)
 

@@ -1,0 +1,188 @@
+"""Links to other domains that one gateway has and another one of its domain uses (decision 0166).
+
+All gateways of a domain that can reach each other act as one: the first of them uses the links of all. So whatever
+other domains say about filters comes to one place, whichever gateway they reach. A gateway that has a link and does not
+use it passes on what it hears, and sends what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from wanderbus.federation.circuit_messages import (
+    ForeignLinkClosed,
+    ForeignLinkConsumed,
+    ForeignLinkMessage,
+    ForeignLinkOpened,
+    SharedLinkMessage,
+)
+from wanderbus.federation.messages import ForeignLinkReport
+from wanderbus.federation.shared_outputs import (
+    AtGateway,
+    ForOwnLink,
+    LentPlace,
+    LinkRequest,
+    LinksRequest,
+    OnPeerLink,
+    SharedOutput,
+)
+from wanderbus.peers.link_parameters import SERVER_LINK_CONFIG
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    ConnectServer,
+    ConsumedOnServerLink,
+    DisconnectServer,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+)
+
+FIRST_BORROWED: Final = 2**48
+"""Number of the first link that another gateway has; no link of this gateway has so high a number."""
+
+PASSED_BYTES_MAX: Final = SERVER_LINK_CONFIG.message_bytes_max - 64
+"""Largest message of another domain that is passed on, with what is added to it: links take no larger ones."""
+
+OTHER_USER: Final = "another gateway begins to use the links of this one"
+"""Reason for which a link to another domain is closed: both sides have to begin again on a new one."""
+
+
+class SharedLinks:
+    """Links that this gateway has, and those that it borrows from gateways whose turn comes later.
+
+    :param gateways: all gateways of the domain, in the order of their turns
+    :param name: this one
+    """
+
+    def __init__(self, gateways: Sequence[str], name: str) -> None:
+        place = gateways.index(name)
+        self._before = tuple(gateways[:place])
+        self._behind = frozenset(gateways[place + 1 :])
+        self._user: tuple[str, int] | None = None
+        """The gateway that uses the links, and the link to it; None if it is this one."""
+        self._accepted: dict[int, str] = {}
+        """Links that other domains have opened, also borrowed ones, with the name of the gateway at the other end."""
+        self._lent: dict[int, int] = {}
+        """Those that another gateway uses, with the link between servers on which it does."""
+        self._borrowed: dict[int, LentPlace] = {}
+        self._numbers: dict[LentPlace, int] = {}
+        self._last = FIRST_BORROWED
+        self._outputs: list[SharedOutput] = []
+
+    # Own domain ---------------------------------------------------------------------------------------------------
+
+    def reachable(self, links: Mapping[str, int]) -> list[SharedOutput]:
+        """Let the first gateway of ``links``, those to servers that can be reached, use all links from now on."""
+        user = next(((each, links[each]) for each in self._before if each in links), None)
+        if user != self._user:
+            self._user = user
+            for link in list(self._accepted):
+                self.request(CloseServerLink(link, OTHER_USER))
+        return self._take()
+
+    def peer_link_closed(self, peer_link: int) -> list[SharedOutput]:
+        """Forget the links that were borrowed on a link between servers that has closed."""
+        for place in [each for each in self._numbers if each.peer_link == peer_link]:
+            self._return(place, "the gateway that has it cannot be reached")
+        return self._take()
+
+    def takes_from(self, server: str) -> bool:
+        """Return whether a server may lend its links."""
+        return server in self._behind
+
+    def from_holder(self, peer_link: int, message: SharedLinkMessage) -> list[SharedOutput]:
+        """Take a message of a gateway that lends a link."""
+        place = LentPlace(peer_link, message.number)
+        number = self._numbers.get(place)
+        match message:
+            case ForeignLinkOpened(name=name) if number is None:
+                self._last += 1
+                self._borrowed[self._last], self._numbers[place] = place, self._last
+                self.report(ServerLinkOpened(self._last, name, is_ours=False))
+            case ForeignLinkMessage(payload=payload) if number is not None:
+                self.report(ServerMessageReceived(number, self._accepted.get(number, ""), payload))
+            case ForeignLinkClosed(reason=reason):
+                self._return(place, reason)
+        return self._take()
+
+    def from_user(self, peer_link: int, message: SharedLinkMessage) -> list[SharedOutput]:
+        """Take a message of the gateway that uses a link of this one."""
+        number = message.number
+        if self._lent.get(number) == peer_link:
+            match message:
+                case ForeignLinkMessage(payload=payload):
+                    self.request(SendOnServerLink(number, payload))
+                case ForeignLinkConsumed(count=count):
+                    self.request(ConsumedOnServerLink(number, count))
+                case ForeignLinkClosed(reason=reason):
+                    self.request(CloseServerLink(number, reason))
+        return self._take()
+
+    # Links to other domains ---------------------------------------------------------------------------------------
+
+    def at_links(self, report: ForeignLinkReport) -> list[SharedOutput]:
+        """Take a report of the links that this gateway has."""
+        self.report(report)
+        return self._take()
+
+    def requested(self, request: LinksRequest) -> list[SharedOutput]:
+        """Take a request of the gateway here to the links, of which it has some, and borrows others."""
+        if isinstance(request, ConnectServer | DisconnectServer):
+            self._outputs.append(ForOwnLink(request))
+        else:
+            self.request(request)
+        return self._take()
+
+    def has_borrowed(self, link: int) -> bool:
+        """Return whether a link is one of another gateway."""
+        return link >= FIRST_BORROWED
+
+    def report(self, report: ForeignLinkReport) -> None:
+        """Pass a report to the gateway that uses the link, here or elsewhere."""
+        match report:
+            case ServerLinkOpened(link=link, server=name, is_ours=False):
+                self._accepted[link] = name
+                if self._user is not None:
+                    self._lent[link] = self._user[1]
+                    self._outputs.append(OnPeerLink(self._user[1], ForeignLinkOpened(link, name)))
+                    return
+            case ServerLinkClosed(link=link, reason=reason):
+                self._accepted.pop(link, None)
+                if (peer_link := self._lent.pop(link, None)) is not None:
+                    self._outputs.append(OnPeerLink(peer_link, ForeignLinkClosed(link, reason)))
+                    return
+            case ServerMessageReceived(link=link, payload=payload) if link in self._lent:
+                if len(payload) > PASSED_BYTES_MAX:
+                    self.request(CloseServerLink(link, f"a message has {len(payload)} bytes"))
+                    return
+                self._outputs.append(OnPeerLink(self._lent[link], ForeignLinkMessage(link, payload)))
+                return
+        self._outputs.append(AtGateway(report))
+
+    def request(self, request: LinkRequest) -> None:
+        """Pass a request to the gateway that has the link, here or elsewhere."""
+        if not self.has_borrowed(request.link):
+            self._outputs.append(ForOwnLink(request))
+            return
+        place = self._borrowed.get(request.link)
+        if place is None:
+            return
+        match request:
+            case SendOnServerLink(payload=payload):
+                self._outputs.append(OnPeerLink(place.peer_link, ForeignLinkMessage(place.number, payload)))
+            case ConsumedOnServerLink(messages=count):
+                self._outputs.append(OnPeerLink(place.peer_link, ForeignLinkConsumed(place.number, count)))
+            case CloseServerLink(reason=reason):
+                self._outputs.append(OnPeerLink(place.peer_link, ForeignLinkClosed(place.number, reason)))
+                self._return(place, reason)
+
+    def _return(self, place: LentPlace, reason: str) -> None:
+        if (number := self._numbers.pop(place, None)) is not None:
+            del self._borrowed[number]
+            self.report(ServerLinkClosed(number, self._accepted.get(number, ""), reason))
+
+    def _take(self) -> list[SharedOutput]:
+        outputs, self._outputs = self._outputs, []
+        return outputs
