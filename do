@@ -79,6 +79,7 @@ SOAK = (
         "20",
         "1200",
     ),
+    ("kills and cuts between domains", ["faults", "federationkill", "--rate", "60", "--seconds"], "20", "1200"),
     ("answers of all paths", ["fuzz", "paths", "--seeds"], "2", "60"),
     ("sabotages", ["faults", "sabotage", "--limit-s"], "40", "1200"),
 )
@@ -106,6 +107,8 @@ COMMANDS = {
         ./do enginekill [ARGUMENTS of python -m faults enginekill]""",
     "domainkill": """kill the servers of a domain and fill their disks under load, and compare what agents got
         ./do domainkill [ARGUMENTS of python -m faults domainkill]""",
+    "federationkill": """kill the servers of domains that share events and cut their links, and compare what agents got
+        ./do federationkill [ARGUMENTS of python -m faults federationkill]""",
     "modelchange": """change the model of channels under load, and compare what subscribers got with what was accepted
         ./do modelchange [ARGUMENTS of python -m faults modelchange]""",
     "matrix": """run each change of place with each transport, path and activity, and write one table (about a minute)
@@ -141,6 +144,7 @@ PROGRAMS = {
     "lakekill": ("the kills of the job", "faults lakekill"),
     "enginekill": ("the kills of the engine", "faults enginekill"),
     "domainkill": ("the kills in a domain", "faults domainkill"),
+    "federationkill": ("the kills and cuts between domains", "faults federationkill"),
     "modelchange": ("the changes of the model", "faults modelchange"),
     "matrix": ("the mobility matrix", "faults matrix"),
     "powercut": ("the power cuts", "faults powercut"),
@@ -160,7 +164,7 @@ SETUP_PACKAGES = (
     *("pydantic", "pydantic-core", "annotated-types", "typing-inspection", "tomlkit"),
 )
 NEEDS_JAVA = ("demo", "test", "lakekill", "enginekill", "restore", "soak", "bench", "interop")
-NEEDS_IP = ("demo", "test", "domainkill", "soak", "bench", "interop", "goals", "hostile")
+NEEDS_IP = ("demo", "test", "domainkill", "federationkill", "soak", "bench", "interop", "goals", "hostile")
 # Debian package of each program or file pattern: systems for comparison, and programs that drop packets.
 PEERS = {
     "kamailio": "kamailio",

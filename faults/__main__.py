@@ -7,7 +7,18 @@ import sys
 from typing import Final
 
 NAMES: Final = (
-    *("crash", "domainkill", "enginekill", "lakekill", "matrix", "modelchange", "powercut", "restore", "sabotage"),
+    *(
+        "crash",
+        "domainkill",
+        "enginekill",
+        "federationkill",
+        "lakekill",
+        "matrix",
+        "modelchange",
+        "powercut",
+        "restore",
+    ),
+    "sabotage",
 )
 
 

@@ -30,6 +30,7 @@ import uvloop
 import wanderbus
 from faults.agents import DOMAIN, INTERESTS, PASSWORD, READY
 from faults.domain_journal import AgentRole, Entry, HostRole, Journal, Kind, Name
+from faults.orders import obey_lines
 from wanderbus.errors import Closed, LimitExceeded, Refused, WanderbusError
 
 CONNECT_S_MAX: Final = 60.0
@@ -267,6 +268,11 @@ class _Party:
         else:
             self.stop.set()
 
+    def finish(self) -> None:
+        """End everything."""
+        self.stop.set()
+        self.end.set()
+
     def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(doing)
         self._tasks.add(task)
@@ -282,21 +288,7 @@ class _Party:
 async def run(role: HostRole) -> None:
     """Do the job until standard input ends."""
     party = _Party(role)
-    loop, buffer = asyncio.get_running_loop(), bytearray()
-
-    def read() -> None:
-        if not (data := os.read(0, 4_096)):
-            loop.remove_reader(0)
-            party.stop.set()
-            party.end.set()
-            return
-        buffer.extend(data)
-        *lines, rest = bytes(buffer).split(b"\n")
-        buffer[:] = rest
-        for line in lines:
-            party.order(line.decode())
-
-    loop.add_reader(0, read)
+    obey_lines(party.order, party.finish)
     await party.live()
 
 

@@ -15,13 +15,14 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.records import Published, decode_record
 
 Kind = Literal[
-    "lost", "repeated", "out_of_order", "integrity_errors", "seam_lost", "seam_repeated", "causal_violations"
+    "lost", "repeated", "out_of_order", "integrity_errors", "seam_lost", "seam_repeated", "causal_violations", "loops"
 ]
 KINDS: Final[tuple[Kind, ...]] = ("lost", "repeated", "out_of_order", "integrity_errors")
 SEAM_KINDS: Final[tuple[Kind, ...]] = ("seam_lost", "seam_repeated")
 """Events that are missing, or that came again, for subscriptions that begin in the past (SPEC T-05)."""
 
 DOMAIN_KINDS: Final[tuple[Kind, ...]] = ("lost", "repeated", "out_of_order", "causal_violations", "integrity_errors")
+FEDERATION_KINDS: Final[tuple[Kind, ...]] = ("lost", "repeated", "out_of_order", "loops", "integrity_errors")
 
 SHOWN_MAX: Final = 20
 

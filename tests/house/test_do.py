@@ -65,7 +65,7 @@ def test_unknown_command_is_refused(do: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["crash", "domainkill", "enginekill", "lakekill", "powercut", "restore", "sabotage"]
+    "command", ["crash", "domainkill", "enginekill", "federationkill", "lakekill", "powercut", "restore", "sabotage"]
 )
 def test_faults_are_run_with_what_was_asked(do: Any, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     asked: list[list[str]] = []
