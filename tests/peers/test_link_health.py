@@ -12,6 +12,7 @@ from wanderbus.peers.link_health import ServerHealth
 from wanderbus.peers.link_parameters import FIRST_LINK_S, REPORT_S
 from wanderbus.peers.messages import (
     ConnectServer,
+    DisconnectServer,
     PeerUnreachable,
     SendOnServerLink,
     ServerLinkOpened,
@@ -192,3 +193,25 @@ def test_j11_a_server_that_never_had_a_link_may_not_know_one_that_joined() -> No
     (report,) = health.look([], FIRST_LINK_S + 2 * REPORT_S)
     assert isinstance(report, PeerUnreachable)
     assert report.reason.endswith("; its last link was closed: it failed")
+
+
+def test_a_server_that_is_no_longer_wanted_is_not_reported_as_reachable() -> None:
+    domain = Domain("a", "b")
+    domain.lost = lambda source, destination, data: True
+    domain.feed("a", ConnectServer("b"))
+    domain.run(FIRST_LINK_S + 1)
+    assert len(troubles(domain, "a")) == 1
+    domain.feed("a", DisconnectServer("b"))
+    domain.run(5)
+    assert not [each for _, _, each in domain.health if isinstance(each, ServerReachable)]
+
+
+def test_the_report_about_a_server_that_never_had_a_link_gives_advice() -> None:
+    domain = Domain("a", "b")
+    domain.nodes["a"].kill()
+    domain.start("a", hint="look at its card")
+    domain.lost = lambda source, destination, data: True
+    domain.feed("a", ConnectServer("b"))
+    domain.run(FIRST_LINK_S + 1)
+    ((_, reason),) = troubles(domain, "a")
+    assert reason.endswith(" s; look at its card")

@@ -11,7 +11,7 @@ import pytest
 from wanderbus.errors import ConfigurationError, LimitExceeded
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.peers.handshake import LinkKeys, is_handshake
-from wanderbus.peers.link_parameters import CONFIRM_S, PENDING_S, RETRY_S_MIN, SERVER_LINK_CONFIG
+from wanderbus.peers.link_parameters import CONFIRM_S, PENDING_S, RETRY_JITTER, RETRY_S_MIN, SERVER_LINK_CONFIG
 from wanderbus.peers.links import ServerLinks
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -568,3 +568,16 @@ def test_a_full_queue_fails_the_link() -> None:
     assert domain.reports[-1][2] == ServerLinkClosed(link, "b", "too much waits for the other side")
     domain.run(1.5)
     assert domain.link("a", is_ours=True) > link
+
+
+@pytest.mark.parametrize("retry_s_max", [1.0, 2.0])
+def test_offers_to_a_silent_server_are_no_further_apart_than_asked(retry_s_max: float) -> None:
+    domain = Domain("a", "b")
+    domain.nodes["a"].kill()
+    domain.start("a", retry_s_max=retry_s_max)
+    domain.lost = lambda source, destination, data: True
+    domain.feed("a", ConnectServer("b"))
+    domain.run(60)
+    offers = [at for at, source, _, _ in domain.sent if source == "a"]
+    gaps = [late - early for early, late in pairwise(offers)]
+    assert retry_s_max < max(gaps) <= retry_s_max * (1 + RETRY_JITTER)

@@ -59,10 +59,13 @@ def test_absence_of_an_address_and_a_key_in_a_server_that_is_no_gateway(tmp_path
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"federation": None}, "federation_gateway, federation_key: apply only with federation; leave them out"),
+        (
+            {"federation": None},
+            "federation_gateway, federation_key: apply only with federation; give it, or leave them out",
+        ),
         (
             {"federation": None, "federation_gateway": None, "federation_key": Path("own.key")},
-            "federation_gateway, federation_key: apply only with federation; leave them out",
+            "federation_gateway, federation_key: apply only with federation; give it, or leave them out",
         ),
         (
             {"federation_gateway": None},

@@ -71,6 +71,9 @@ GatewayOutput = FederationOutput | ToServer
 REPLACED: Final = "another link replaces it"
 """Reason for which a link to a foreign domain is closed when the other side has opened a newer one."""
 
+LINK_HINT: Final = "compare key and addresses with its card, and ask whether it has yours"
+"""Advice about a domain with which there is no link: it does not say whether it knows this one."""
+
 TURN_S: Final = 0.01
 """Pause between two turns of a change that takes several: others are served meanwhile."""
 
@@ -257,17 +260,18 @@ class Gateway:
                         self._choose(self._choices[domain].opened(server))
                     self._report(domain, "")
                     self._linked(domain, now)
-            case ServerLinkClosed(link=link, server=server):
+            case ServerLinkClosed(link=link, server=server, reason=reason):
                 if domain in self._choices:
                     self._choose(self._choices[domain].closed(server, now))
                 if self._links.get(domain) == link:
                     del self._links[domain]
+                    if self._is_in_turn(domain):
+                        self._troubles[domain] = shown(f"its last link was closed: {reason}")
                     self._unlinked(domain, now)
             case ServerMessageReceived(link=link, payload=payload):
                 self._on_message(domain, link, payload, now)
             case PeerUnreachable(reason=reason):
-                if domain not in self._links:
-                    self._report(domain, reason)
+                self._report(domain, reason)
             case ServerReachable():
                 self._report(domain, "")
         return self._take()
@@ -424,7 +428,7 @@ class Gateway:
             case ("import", str(domain)):
                 self._imported(domain, self._imports[domain].retry(now))
             case ("connect", str(domain)):
-                self._choose(self._choices[domain].timer_fired(now))
+                self._tried(domain, now)
         return self._take()
 
     def rows(self) -> dict[str, Mapping[str, Any]]:
@@ -440,10 +444,24 @@ class Gateway:
                 "waiting": self._imports[name].waiting,
                 **self._imports[name].counts,
                 "awaited": list(self._table.awaited),
-                "trouble": self._troubles.get(name, ""),
+                "trouble": self._trouble(name),
             }
             for name, each in self._domains.items()
         }
+
+    def _tried(self, domain: str, now: float) -> None:
+        """Try the next gateway of a domain, unless there is a link meanwhile."""
+        # The links report about an only gateway; of several, each is given up before that.
+        has_several = len(self._domains[domain].gateways) > 1
+        if has_several and domain not in self._links and not self._troubles.get(domain):
+            self._report(domain, f"none of its gateways has answered yet; {LINK_HINT}")
+        self._choose(self._choices[domain].timer_fired(now))
+
+    def _trouble(self, domain: str) -> str:
+        trouble = self._troubles.get(domain, "")
+        if trouble or domain in self._links or domain in self._choices or not self._is_in_turn(domain):
+            return trouble
+        return f"{domain} opens the link, and has not done so; {LINK_HINT}"
 
     def _take(self) -> list[GatewayOutput]:
         outputs, self._outputs = self._outputs, []

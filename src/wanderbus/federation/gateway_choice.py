@@ -19,6 +19,10 @@ SWITCH_S: Final = 3.0
 """Time without a link after which the next gateway of a domain is tried, and after which a silent gateway here is
 replaced by the next one."""
 
+FOREIGN_RETRY_S_MAX: Final = 2.0
+"""Longest wait for an answer of a foreign gateway, seconds: events flow within five once a domain is back, with jitter
+and a link that fails meanwhile."""
+
 Choice = ConnectServer | DisconnectServer | SetTimer | CancelTimer
 
 

@@ -54,8 +54,9 @@ class ServerHealth:
         self._closed_at = now
 
     def unwanted(self) -> None:
-        """Expect no own link any more."""
+        """Expect no own link any more; whether the server can be reached is not known then, and not reported."""
         self._closed_at = None
+        self._kind = self.report = ""
 
     def opened(self) -> None:
         """Note that the own link has opened."""

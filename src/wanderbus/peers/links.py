@@ -108,6 +108,8 @@ class ServerLinks:
     :param tables: digests of the tables of the domain's file that have to be equal, by their names
     :param keepalive_s: time without own packets after which a link carries a PING, seconds
     :param joins: True for a server that joined the domain later: others may not know it
+    :param hint: advice behind the report about a server that has had no link with this one
+    :param retry_s_max: longest wait for an answer, and longest pause after a link has closed, without jitter
     :param reset_key: secret that outlives the process, for resets after a restart; b"" for none
     :raises ConfigurationError: a public key cannot be used; the message begins with the server
     :raises ValueError: a name is empty or too long, or ``keepalive_s`` is not above 0
@@ -128,6 +130,8 @@ class ServerLinks:
         keepalive_s: float = KEEPALIVE_S,
         reset_key: bytes = b"",
         joins: bool = False,
+        hint: str = "",
+        retry_s_max: float = RETRY_S_MAX,
     ) -> None:
         self.dropped: Counter[str] = Counter()
         self._name = name
@@ -143,7 +147,7 @@ class ServerLinks:
                 raise ConfigurationError(f"servers.{server}.public_key: no X25519 public key; correct it") from None
             self._opening[server], self._accepting[server] = ours, theirs
         self._tables = TableComparison(tables)
-        never = f"; its domain file may lack {name}" if joins else ""
+        never = f"; its domain file may lack {name}" if joins else f"; {hint}" if hint else ""
         self._health = {server: ServerHealth(server, address, never) for server, address in self._addresses.items()}
         self._looks = False
         """True if the timer of the next look at all links is set."""
@@ -154,6 +158,7 @@ class ServerLinks:
         self._random = random
         self._new_link = new_link
         self._socket = socket
+        self._retry_s_max = retry_s_max
         self._own: dict[str, OwnLink] = {}
         self._offered: dict[int, OwnLink] = {}
         """Own links that wait for an answer, by the ids of their connections."""
@@ -288,7 +293,7 @@ class ServerLinks:
     def _send_offer(self, own: OwnLink, now: float) -> None:
         self._parts.emit(SendDatagram(self._socket, self._addresses[own.server], own.offer))
         self._set_opening_timer(own, now + self._jittered(own.wait_s))
-        own.wait_s = min(2 * own.wait_s, RETRY_S_MAX)
+        own.wait_s = min(2 * own.wait_s, self._retry_s_max)
 
     def _on_answer(self, answer: LinkAnswer, now: float) -> None:
         """Open the connection, and send a PING, which lets the acceptor open the link too."""
@@ -310,7 +315,7 @@ class ServerLinks:
         opened = OpenConnection(local_id, answer.acceptor_id, self._addresses[own.server], 0, secrets)
         self._onward += opened, Probe(local_id)
         waited_s = now - own.offered_at
-        self._set_opening_timer(own, now + min(max(CONFIRM_S, 2 * waited_s), RETRY_S_MAX))
+        self._set_opening_timer(own, now + min(max(CONFIRM_S, 2 * waited_s), self._retry_s_max))
 
     def _confirm(self, own: OwnLink, now: float) -> OpenLink:
         """Report an own link that has got the first packet of the acceptor, which therefore has it too."""
@@ -325,10 +330,10 @@ class ServerLinks:
     def _pause(self, own: OwnLink, now: float) -> None:
         """Offer a new link after a pause, which doubles if links close soon after they opened."""
         self._discard_opening(own)
-        if now - own.opened_at >= RETRY_S_MAX:
+        if now - own.opened_at >= self._retry_s_max:
             own.pause_s = RETRY_S_MIN
         self._set_opening_timer(own, now + self._jittered(own.pause_s))
-        own.pause_s = min(2 * own.pause_s, RETRY_S_MAX)
+        own.pause_s = min(2 * own.pause_s, self._retry_s_max)
 
     def _discard_opening(self, own: OwnLink) -> None:
         """Discard the connection of an own link, and its offer."""

@@ -12,7 +12,8 @@ from wanderbus.channels.hierarchy import Hierarchy
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.config import ServerSettings
 from wanderbus.errors import ConfigurationError
-from wanderbus.federation.gateway_choice import link_name
+from wanderbus.federation.gateway import LINK_HINT
+from wanderbus.federation.gateway_choice import FOREIGN_RETRY_S_MAX, link_name
 from wanderbus.federation.member import FederationMember
 from wanderbus.federation.parameters import FederationParameters, ForeignDomain
 from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
@@ -106,6 +107,8 @@ class OwnFederation:
             new_link=itertools.count(1).__next__,
             socket=FOREIGN_SOCKET,
             reset_key=reset_key,
+            hint=LINK_HINT,
+            retry_s_max=FOREIGN_RETRY_S_MAX,
         )
         return FederationParts(member, links)
 
@@ -160,7 +163,9 @@ def federation_of(settings: ServerSettings) -> OwnFederation | None:
     gateway = settings.federation_gateway
     if settings.federation is None:
         if gateway is not None or settings.federation_key is not None:
-            raise ConfigurationError("federation_gateway, federation_key: apply only with federation; leave them out")
+            raise ConfigurationError(
+                "federation_gateway, federation_key: apply only with federation; give it, or leave them out"
+            )
         return None
     if gateway is None and settings.federation_key is not None:
         raise ConfigurationError("federation_key: only a gateway needs it; give federation_gateway, or leave it out")
