@@ -70,12 +70,12 @@ SOAK = (
     ("simulation of the mobility matrix", ["wanderbus", "sim", "--layer", "matrix", "--seeds"], "240", "12000"),
     ("power cuts", ["faults", "powercut", "--points"], "300", "10000"),
     ("restorations from copies", ["faults", "restore", "--points"], "40", "1000"),
-    ("kills", ["faults", "crash", "--cycles"], "40", "2000"),
+    ("kills", ["faults", "crash", "--federated", "--cycles"], "40", "2000"),
     ("kills of the job that fills the lake", ["faults", "lakekill", "--servers", "2", "--cycles"], "2", "200"),
     ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "2", "100"),
     (
         "kills in a domain",
-        ["faults", "domainkill", "--short-log", "--agents", "24", "--rate", "60", "--seconds"],
+        ["faults", "domainkill", "--short-log", "--federated", "--agents", "24", "--rate", "60", "--seconds"],
         "20",
         "1200",
     ),
@@ -324,7 +324,7 @@ def soak(arguments: list[str]) -> None:
     if os.geteuid() != 0:
         print("== attacks: left out, because network namespaces need root", flush=True)
     else:
-        step("attacks", ["-m", "hostile", *extent])
+        step("attacks", ["-m", "hostile", "--federated", *extent])
 
 
 def fmt(arguments: list[str]) -> None:

@@ -22,12 +22,13 @@ from typing import Final
 
 import msgspec
 
-from faults.agents import DOMAIN, PASSWORD, Role, lines_of
+from faults.agents import DOMAIN, PASSWORD, SUBJECT, Role, lines_of
 from faults.archive import Archive
 from faults.kill_options import INTERRUPTED, cancel_on_signals, kill_options
 from faults.reckoning import due, payloads_now, published, reckon
 from faults.verdict import KINDS, SEAM_KINDS, Verdict
 from faults.victim import Died, Victim
+from harness.absent_domain import federation_alone
 from harness.ports import free_port
 from harness.reporting import Goal, finish, progress
 from wanderbus.errors import WanderbusError
@@ -70,7 +71,7 @@ class Run:
     """Kinds of kills."""
     drain_s_max, quiet_s_max = DRAIN_S_MAX, QUIET_S_MAX
 
-    def __init__(self, directory: Path, random: Random) -> None:
+    def __init__(self, directory: Path, random: Random, *, is_federated: bool = False) -> None:
         self.verdict = Verdict()
         self.kills = dict.fromkeys(self.kinds, 0)
         self.done = 0
@@ -91,6 +92,10 @@ class Run:
         self.data.mkdir(0o700)
         self._pieces = directory / "service.journal"
         options = {"--config": settings, "--port": port, "--data-dir": self.data, "--users": users, "--domain": DOMAIN}
+        if is_federated:
+            gateway = ("127.0.0.1", free_port())
+            options["--federation"] = federation_alone(directory, DOMAIN, {"g1": gateway}, [SUBJECT])
+            options["--federation-gateway"] = "g1"
         arguments = [str(word) for option in options.items() for word in option]
         self._server = Victim("the server", "faults.short_log", "up", *arguments, errors=directory / "server.stderr")
         places = map(str, (self.data, directory / "archive", self._pieces))
@@ -268,18 +273,19 @@ def conduct(kind: type[Run], options: argparse.Namespace) -> int:
     print(f"seed {seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix=f"wanderbus-{kind.command}-"))
     began = time.monotonic()
-    run = kind(directory, Random(seed))
+    run = kind(directory, Random(seed), is_federated=options.federated)
     asyncio.run(_play(run, options.cycles, began + options.limit_s))
     counts = run.counts()
     wall_s = round(time.monotonic() - began, 1)
     interrupted = "interrupted: " if run.is_interrupted else ""
     print(f"{interrupted}{run.done} of {options.cycles} cycles, {counts}, killed {run.kills}, {wall_s} s")
+    again = f"--seed {seed}{' --federated' * options.federated}"
     for word in run.verdict.words:
         print(word, file=sys.stderr)
     if run.verdict.good:
         shutil.rmtree(directory)
     else:
-        print(f"what is left is in {directory}; again with: ./do {kind.command} --seed {seed}", file=sys.stderr)
+        print(f"what is left is in {directory}; again with: ./do {kind.command} {again}", file=sys.stderr)
     cycles = {"cycles": run.done, "cycles_asked": options.cycles, "interrupted": run.is_interrupted}
     results = [{"seed": seed, **cycles, **counts, "kills": run.kills, "wall_s": wall_s}]
     status = finish(kind.command, results, run.goals(), file=options.json, strict=options.strict)
@@ -306,6 +312,13 @@ async def _show_progress(run: Run, cycles: int) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the cycles of the command line; return the exit status."""
     options = kill_options(
-        arguments, Run.command, __doc__, victim="server", cycles=100, limit_s=900.0, failures="broken promises"
+        arguments,
+        Run.command,
+        __doc__,
+        victim="server",
+        cycles=100,
+        limit_s=900.0,
+        failures="broken promises",
+        may_be_federated=True,
     )
     return conduct(Run, options)

@@ -18,6 +18,7 @@ from faults.agents import DOMAIN, PASSWORD
 from faults.patient_server import SHORT_LOG
 from faults.small_disks import SmallDisk
 from faults.victim import Died, Victim
+from harness.absent_domain import GATEWAY_PORT, federation_alone
 from harness.domain_command import domain_command, until_done
 from harness.domain_file import LINK_PORT, Place, place_servers
 from harness.ports import free_port
@@ -30,6 +31,9 @@ DIRECTORY: Final = LEADERS[0]
 SERVERS: Final = (*ACCESS, *LEADERS)
 KINDS: Final[Mapping[str, Sequence[str]]] = {"access": ACCESS, "leader": LEADERS[1:], "directory": (DIRECTORY,)}
 """Servers of each kind."""
+
+GATEWAYS: Final = (LEADERS[1], ACCESS[0])
+"""Servers with links to other domains, if there are any, in the order of their turns."""
 
 SIP_PORT: Final = 5060
 DISK_BYTES: Final = 256 * 2**20
@@ -57,6 +61,7 @@ class DomainServers:
 
     ``burst`` is called just before a server is killed, or its disk becomes full or has room again, so that many events
     are on their way. With ``short_log`` the logs have short segments, which are removed as soon as nobody needs them.
+    With ``is_federated`` the ordered channels are shared with a foreign domain that is never there, by two gateways.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class DomainServers:
         *,
         burst: Callable[[], None] = lambda: None,
         short_log: bool = False,
+        is_federated: bool = False,
     ) -> None:
         self.disks = disks
         self._burst = burst
@@ -86,14 +92,25 @@ class DomainServers:
         settings = directory / "server.toml"
         settings.write_text(f"disk_reserve_bytes = {RESERVE_BYTES}\n" + "log_keep_bytes = 0\n" * short_log)
         common = {"--config": settings, "--users": passwords, "--domain": DOMAIN, "--event-domain": file}
+        if is_federated:
+            common["--federation"] = self._federation(places, ordered)
         command = [*[SHORT_LOG] * short_log, "up"]
         self._victims = {name: self._victim(name, command, place, common) for name, place in places.items()}
         self.leaders = {place.group: place.leader for place in map(read_domain(file).channel, ordered)}
         """Leader of each channel group of the ordered subjects."""
 
+    def _federation(self, places: Mapping[str, Place], ordered: Sequence[str]) -> Path:
+        gateways = {}
+        for name in GATEWAYS:
+            host = places[name].host
+            gateways[name] = (host, free_port(host) if self._network.needs_order else GATEWAY_PORT)
+        return federation_alone(self._directory, DOMAIN, gateways, ordered)
+
     def _victim(self, name: str, command: Sequence[str], place: Place, common: Mapping[str, object]) -> Victim:
         own = {"--host": place.host, "--port": place.sip_port, "--data-dir": data_of(self._directory, name)}
         options = {**common, **own, "--event-server": name}
+        if "--federation" in options and name in GATEWAYS:
+            options["--federation-gateway"] = name
         arguments = [str(word) for option in options.items() for word in option]
 
         def on_host(argv: Sequence[str]) -> list[str]:

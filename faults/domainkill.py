@@ -35,7 +35,7 @@ from faults.domain_cast import cast, host_names
 from faults.domain_journal import Entry, HostRole, entries
 from faults.domain_servers import ACCESS, DISK_BYTES, KINDS, SERVERS, DomainServers, data_of, places_in
 from faults.domain_truth import Truth
-from faults.kill_options import INTERRUPTED, cancel_on_signals
+from faults.kill_options import FEDERATED, INTERRUPTED, cancel_on_signals
 from faults.small_disks import SmallDisk, small_disks
 from faults.verdict import DOMAIN_KINDS, Verdict
 from faults.victim import Died, Victim
@@ -80,6 +80,7 @@ class Run:
         seed: int,
         *,
         short_log: bool = False,
+        is_federated: bool = False,
     ) -> None:
         self.verdict = Verdict()
         self.faults = {f"{what} {kind}": 0 for what in ("kill", "fill") for kind in KINDS if disks or what == "kill"}
@@ -100,7 +101,15 @@ class Run:
         users, subjects = [role.user for role in self.roles], (self.hosts[0].ordered, self.decentralised)
         burst = functools.partial(self._tell, "burst")
         self._servers = DomainServers(
-            directory, network, places, users, *subjects, disks, burst=burst, short_log=short_log
+            directory,
+            network,
+            places,
+            users,
+            *subjects,
+            disks,
+            burst=burst,
+            short_log=short_log,
+            is_federated=is_federated,
         )
         self._processes = {host.name: self._process(host) for host in self.hosts}
         self._moving = asyncio.Lock()
@@ -322,6 +331,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--short-log", action="store_true", help="short segments of the logs, removed as soon as nobody needs them"
     )
+    parser.add_argument("--federated", action="store_true", help=FEDERATED)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
     parser.add_argument("--strict", action="store_true", help="as always: broken promises end with status 1")
     return parser.parse_args(arguments)
@@ -371,7 +381,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(why, flush=True)
     try:
         with _disks(directory) as disks:
-            run = Run(directory, network, disks, options.agents, options.rate, seed, short_log=options.short_log)
+            more_options = {"short_log": options.short_log, "is_federated": options.federated}
+            run = Run(directory, network, disks, options.agents, options.rate, seed, **more_options)
             asyncio.run(_play(run, min(options.seconds, options.limit_s)))
             results = run.results()
             is_good = run.verdict.good and not results["too_little"]

@@ -57,8 +57,8 @@ class Run(crash.Run):
     kinds = HOW
     drain_s_max, quiet_s_max = 900.0, 180.0
 
-    def __init__(self, directory: Path, random: Random) -> None:
-        super().__init__(directory, random)
+    def __init__(self, directory: Path, random: Random, *, is_federated: bool = False) -> None:
+        super().__init__(directory, random, is_federated=is_federated)
         arguments = ("pipeline", "engine", str(self.data), "--json")
         self._engine = Victim(
             "the engine", "wanderbus", *arguments, errors=directory / "engine.stderr", ready_s_max=ENGINE_READY_S_MAX
@@ -159,6 +159,13 @@ def _last_taken(journal: Path) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the cycles of the command line; return the exit status."""
     options = kill_options(
-        arguments, Run.command, __doc__, victim="engine", cycles=24, limit_s=1200.0, failures="broken promises"
+        arguments,
+        Run.command,
+        __doc__,
+        victim="engine",
+        cycles=24,
+        limit_s=1200.0,
+        failures="broken promises",
+        may_be_federated=True,
     )
     return crash.conduct(Run, options)

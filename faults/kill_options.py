@@ -12,6 +12,9 @@ from typing import Final
 INTERRUPTED: Final = 130
 """Exit status of a command that the user interrupted, and that has found nothing broken."""
 
+FEDERATED: Final = "share events with a foreign domain that is never there"
+"""Help of ``--federated``."""
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -42,10 +45,12 @@ def kill_options(
     limit_s: float,
     failures: str,
     servers: str = "",
+    may_be_federated: bool = False,
 ) -> argparse.Namespace:
     """Parse ``arguments`` of ``command``: its defaults are ``cycles`` kills of ``victim`` within ``limit_s``.
 
     :param failures: what always ends the command with status 1
+    :param may_be_federated: True for an option ``--federated``
     :param servers: meaning of the option ``--servers``, 1 by default; without it there is no such option
     """
     parser = argparse.ArgumentParser(
@@ -59,6 +64,8 @@ def kill_options(
     )
     if servers:
         parser.add_argument("--servers", type=int, default=1, metavar="N", help=f"{servers} (default: %(default)s)")
+    if may_be_federated:
+        parser.add_argument("--federated", action="store_true", help=FEDERATED)
     parser.add_argument("--seed", type=int, help="seed of the times of the kills (default: a new one)")
     parser.add_argument(
         "--limit-s", type=float, default=limit_s, help="start no cycle after this time (default: %(default)s)"

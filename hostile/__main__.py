@@ -57,10 +57,13 @@ def goals(attack: Attack, seen: Figures) -> list[Goal]:
     if attack.lying:
         found.append(goal(f"{name}:sessions_moved", seen.sessions_moved, "sessions", most=0))
         found.append(goal(f"{name}:pulls_admitted", seen.pulls_admitted, "requests", most=0))
+    if attack.neighbour:
+        found.append(goal(f"{name}:forged_admitted", seen.forged_admitted, "events", most=0))
+        found.append(goal(f"{name}:secrets_sent", seen.secrets_sent, "events", most=0))
     return found
 
 
-def run(attack: Attack, baseline_s: float, attack_s: float, repeats: int) -> Figures:
+def run(attack: Attack, baseline_s: float, attack_s: float, repeats: int, *, is_federated: bool = False) -> Figures:
     """Run an attack, and again if the ratio of latencies exceeds its bound; return the figures of all runs.
 
     An aborted run has no figures. Raises :class:`CannotRunError`.
@@ -68,7 +71,7 @@ def run(attack: Attack, baseline_s: float, attack_s: float, repeats: int) -> Fig
     runs: list[Figures] = []
     try:
         while len(runs) < repeats:
-            with scene(attack, baseline_s, attack_s) as made:
+            with scene(attack, baseline_s, attack_s, is_federated=is_federated) as made:
                 runs.append(made.play())
             is_slow = runs[0].good_p99_ratio > P99_RATIO_MAX and "good_p99_ratio" not in attack.spares
             if not is_slow:
@@ -104,7 +107,8 @@ def main(arguments: list[str] | None = None) -> int:
         began_s = time.monotonic()
         try:
             is_late = began_s - first_s > REPEAT_WITHIN_S
-            seen = run(attack, baseline_s, attack_s, 1 if options.quick or is_late else REPEATS_MAX)
+            repeats = 1 if options.quick or is_late else REPEATS_MAX
+            seen = run(attack, baseline_s, attack_s, repeats, is_federated=options.federated)
         except CannotRunError as error:
             print(f"hostile: {error}", file=sys.stderr)
             return 2
@@ -158,6 +162,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="ATTACK", help="name of an attack (default: all)")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter attacks, in three minutes")
     parser.add_argument("--ci", action="store_true", help="like --quick, and without a verdict on ratios of latencies")
+    parser.add_argument(
+        "--federated", action="store_true", help="share events with a domain that is never there, unless in a domain"
+    )
     parser.add_argument("--list", action="store_true", help="list the attacks without running them")
     parser.add_argument("--seconds", type=float, help="seconds of each attack; the baseline takes half as long")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")

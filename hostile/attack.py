@@ -89,6 +89,9 @@ class Attack(NamedTuple):
     lying: bool = False
     """True if the server belongs to a domain of three, of which one lies, and good agents are at the other two."""
 
+    neighbour: bool = False
+    """True if the server shares events with another domain, which lies."""
+
     eci: bool = False
     """True if the server also serves the original ECI, on an address that everybody reaches."""
 

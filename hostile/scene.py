@@ -22,10 +22,12 @@ from hostile.attack import ATTACKERS, OPERATOR, Attack, Report, Target
 from hostile.attacker import attack as attack_job
 from hostile.busy_time import be_busy
 from hostile.datagrams import HOLE, HOLE_IPV6
-from hostile.domain import Domain
+from hostile.domain import domain
 from hostile.good import EVENTS_PER_S, MOVER, NAMES, NEWCOMER_NAMES, SUBJECT, Place, be_good
+from hostile.neighbours import alone_in_federation, neighbours
 from hostile.network import SECOND, SERVER, Network, as_ipv6, network
 from hostile.server import ECI_PORT, PORTS, Server
+from hostile.servers import Servers
 from hostile.tally import ATTACK, BASELINE, Figures, Observed
 from wanderbus.machine import shown
 
@@ -66,7 +68,9 @@ class Seen:
 class Scene:
     """Runner of one attack; see the module."""
 
-    def __init__(self, attack: Attack, lan: Network, directory: Path, seconds: tuple[float, float]) -> None:
+    def __init__(
+        self, attack: Attack, lan: Network, directory: Path, seconds: tuple[float, float], *, is_federated: bool = False
+    ) -> None:
         self.attack = attack
         self._lan = lan
         self._directory = directory
@@ -74,10 +78,13 @@ class Scene:
         self._address, self._hole = (as_ipv6(SERVER), HOLE_IPV6) if attack.ipv6 else (SERVER, HOLE)
         self._attacker = directory / "attacker"
         users = (*NAMES, *NEWCOMER_NAMES, *ATTACKERS, OPERATOR)
-        self._server = (
-            Domain(lan, directory, users, self._attacker)
-            if attack.lying
-            else Server(
+        self._server: Server | Servers
+        if attack.lying:
+            self._server = domain(lan, directory, users, self._attacker)
+        elif attack.neighbour:
+            self._server = neighbours(lan, directory, users, self._attacker)
+        else:
+            self._server = Server(
                 lan,
                 directory,
                 users,
@@ -85,8 +92,8 @@ class Scene:
                 short_segments=attack.short_segments,
                 eci=attack.eci,
                 host=self._address,
+                federation=alone_in_federation(directory, self._address) if is_federated else None,
             )
-        )
         self._seen = Seen()
 
     def play(self) -> Figures:
@@ -167,10 +174,14 @@ class Scene:
 
 
 @contextlib.contextmanager
-def scene(attack: Attack, baseline_s: float, attack_s: float) -> Iterator[Scene]:
-    """Set the scene of an attack for the block; raises :class:`demo.CannotRunError`."""
+def scene(attack: Attack, baseline_s: float, attack_s: float, *, is_federated: bool = False) -> Iterator[Scene]:
+    """Set the scene of an attack for the block; raises :class:`demo.CannotRunError`.
+
+    With ``is_federated``, a single server shares the good agents' events with a domain that is never there.
+    """
     with network() as lan, tempfile.TemporaryDirectory(prefix="wanderbus-hostile-") as directory:
-        yield Scene(attack, lan, Path(directory), (baseline_s, attack.seconds or attack_s))
+        times = (baseline_s, attack.seconds or attack_s)
+        yield Scene(attack, lan, Path(directory), times, is_federated=is_federated)
 
 
 def check_lasted(phase: str, report: Report, seconds: float) -> None:
@@ -219,5 +230,7 @@ def figures(attack: Attack, observed: Observed, seen: Seen) -> Figures:
         guesses_admitted=seen.report.get("guesses_admitted", math.nan),
         sessions_moved=seen.report.get("sessions_moved", math.nan),
         pulls_admitted=seen.report.get("pulls_admitted", math.nan),
+        forged_admitted=seen.report.get("forged_admitted", math.nan),
+        secrets_sent=seen.report.get("secrets_sent", math.nan),
         beside=beside,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.certificate import make_certificate
 from harness.process_figures import open_files, processor_s, resident_bytes
@@ -28,11 +28,19 @@ DESCRIPTORS: Final = 1_024
 STOP_S_MAX: Final = 30.0
 
 
+class Liar(NamedTuple):
+    """A program that is a server and lies to others, from the attacker's host, as long as there are orders."""
+
+    module: str
+    orders: Path
+    """Directory of the orders."""
+
+
 class Server:
     """One server with a directory of its own; raises RuntimeError when it does not start.
 
-    It may be a ``member`` of an event domain: the file, and its name there. With ``liar``, the directory of its orders,
-    it lies to the other ones (:mod:`hostile.lying_server`), from the attacker's host.
+    It may be a ``member`` of an event domain: the file, and its name there; and a gateway of a ``federation``,
+    likewise. A ``liar`` lies to the other ones.
     """
 
     def __init__(
@@ -45,8 +53,10 @@ class Server:
         short_segments: bool = False,
         eci: bool = False,
         host: str = SERVER,
+        domain: str = DOMAIN,
         member: tuple[Path, str] | None = None,
-        liar: Path | None = None,
+        federation: tuple[Path, str] | None = None,
+        liar: Liar | None = None,
     ) -> None:
         self.data = directory / "data"
         self.trace = str(directory / "sip.trace") if traced else ""
@@ -57,7 +67,7 @@ class Server:
         self._network = network
         self._words = ["hostile.short_segments" if short_segments else "wanderbus"]
         if liar is not None:
-            self._words = ["hostile.lying_server", str(liar)]
+            self._words = [liar.module, str(liar.orders)]
         self._host = "server" if liar is None else "attacker"
         self._prepare = come_first if liar is None else None
         self._errors = directory / "server.stderr"
@@ -66,10 +76,12 @@ class Server:
         file.touch(0o600)
         file.write_text("".join(f"{user}:{PASSWORD}\n" for user in users), encoding="utf-8")
         certificate, key = make_certificate(directory)
-        given = {"host": host, "domain": DOMAIN, "users": str(file), "data_dir": str(self.data)}
+        given = {"host": host, "domain": domain, "users": str(file), "data_dir": str(self.data)}
         given |= {"tls_certificate": str(certificate), "tls_key": str(key)}
         given |= {"sip_trace": self.trace} if traced else {}
         given |= {"event_domain": str(member[0]), "event_server": member[1]} if member else {}
+        if federation is not None:
+            given |= {"federation": str(federation[0]), "federation_gateway": federation[1]}
         lines = [f'{name} = "{value}"' for name, value in given.items()]
         lines += [f"{name} = {value}" for name, value in PORTS.items()]
         lines += [f"eci_port = {ECI_PORT}", f'eci_host = "{host}"'] if eci else []

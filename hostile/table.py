@@ -13,6 +13,7 @@ from hostile.attacks import (
     eci,
     filters,
     floods,
+    neighbours,
     passwords,
     patterns,
     servers,
@@ -33,5 +34,6 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     *agents.ATTACKS,
     *eci.ATTACKS,
     *servers.ATTACKS,
+    *neighbours.ATTACKS,
 )
 BY_NAME: Final = {attack.name: attack for attack in ATTACKS}

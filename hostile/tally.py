@@ -148,6 +148,8 @@ class Figures:
     guesses_admitted: float = math.nan
     sessions_moved: float = math.nan
     pulls_admitted: float = math.nan
+    forged_admitted: float = math.nan
+    secrets_sent: float = math.nan
     beside: dict[str, float] = field(default_factory=dict)
     """Figures that no goal is held to."""
 

@@ -26,7 +26,7 @@ from wanderbus.subscription import Subscription
 @pytest.mark.integration
 def test_kills_lose_nothing(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    assert crash.main(["--cycles", "5", "--seed", "5", "--json", str(report), "--strict"]) == 0
+    assert crash.main(["--cycles", "5", "--federated", "--seed", "5", "--json", str(report), "--strict"]) == 0
     written = json.loads(report.read_text())
     assert {goal["name"] for goal in written["goals"]} == {
         *("lost", "repeated", "out_of_order", "integrity_errors"),

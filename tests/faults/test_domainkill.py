@@ -31,6 +31,7 @@ takes_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file syste
 def test_nothing_is_lost_whatever_is_killed_or_full(tmp_path: Path, network: str) -> None:
     report = tmp_path / "report.json"
     small = ["--short-log", "--agents", "12", "--seconds", "12", "--rate", "30", "--seed", "3", "--network", network]
+    small += ["--federated"] * (network == "netns")
     assert domainkill.main([*small, "--json", str(report), "--strict"]) == 0
     written = json.loads(report.read_text())
     names = ("lost", "repeated", "out_of_order", "causal_violations", "integrity_errors")

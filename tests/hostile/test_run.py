@@ -19,7 +19,7 @@ needs_namespaces = pytest.mark.skipif(missing() is not None, reason=str(missing(
 @needs_namespaces
 def test_a_short_attack_loses_nothing_and_reports_all_its_goals(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    command.main(["--ci", "--seconds", "4", "others_dialogs", "--json", str(report)])
+    command.main(["--ci", "--federated", "--seconds", "4", "others_dialogs", "--json", str(report)])
     written = json.loads(report.read_text())
     goals = {goal["name"].partition(":")[2]: goal["value"] for goal in written["goals"]}
     assert all(value is not None for value in goals.values())

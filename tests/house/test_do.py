@@ -292,8 +292,9 @@ def test_the_long_runs_are_bounded_and_short_where_asked(do: Any, monkeypatch: p
     lines.clear()
     do.soak([])
     *long, long_attacks = lines
+    attacks = ["-m", "hostile", "--federated"]
     assert len(short) == len(long) == len(do.SOAK)
-    assert (short_attacks, long_attacks) == (["-m", "hostile", "--ci"], ["-m", "hostile"])
+    assert (short_attacks, long_attacks) == ([*attacks, "--ci"], attacks)
     for few, many in zip(short, long, strict=True):
         assert few[0] == "-m"
         assert sum(int(word) for word in few if word.isdigit()) < sum(int(word) for word in many if word.isdigit())
