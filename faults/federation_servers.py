@@ -165,7 +165,7 @@ class FederatedServers:
         for source, target in ways:
             await asyncio.to_thread(self._network.heal, source, target)
         healed_ns = time.monotonic_ns()
-        # What is said one way is acknowledged the other way.
+        # Acknowledgements go the other way.
         both = {*ways, *((target, source) for source, target in ways)}
         self.cuts += [Cut(source, target, began_ns, healed_ns) for source, target in sorted(both)]
 

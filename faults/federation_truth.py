@@ -27,7 +27,7 @@ _NS: Final = 1_000_000_000
 
 
 class Stretch(NamedTuple):
-    """What a subscriber received of one stream, in order, and the numbers that were due to it."""
+    """Events of one stream that a subscriber received, in order, and the numbers that were due to it."""
 
     reader: ReaderRole
     stream: int

@@ -108,7 +108,7 @@ def test_a_whole_story_breaks_nothing(story: Story) -> None:
     assert (truth.events, truth.deliveries, truth.missing) == (10, 14, 0)
 
 
-def test_what_is_missing_is_lost_unless_the_run_ended_in_the_middle(story: Story) -> None:
+def test_missing_events_are_lost_unless_the_run_ended_in_the_middle(story: Story) -> None:
     for n in range(1, 6):
         story.take(0, 0, n, at_s=2 + n)
     assert story.broken() == Counter(lost=5 + 2 + 2)
@@ -132,7 +132,7 @@ def whole(story: Story) -> None:
             story.take(reader, 0, n, subject=1, at_s=10 + n)
 
 
-def test_what_comes_again_is_repeated(story: Story) -> None:
+def test_an_event_that_comes_again_is_repeated(story: Story) -> None:
     whole(story)
     story.take(1, 0, 3, at_s=20)
     assert story.broken() == Counter(repeated=1)

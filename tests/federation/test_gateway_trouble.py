@@ -1,4 +1,4 @@
-"""What a gateway says about a foreign domain without a link, in its log and in its status."""
+"""Reports of a gateway about a foreign domain without a link, in its log and in its status."""
 
 from __future__ import annotations
 

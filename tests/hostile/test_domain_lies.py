@@ -27,7 +27,7 @@ LOUD: Final = 4
 """Kinds of lies."""
 
 
-def let_speak(link: DomainLink, speaker: object) -> None:
+def let_speak(link: DomainLink, speaker: Any) -> None:
     """Lose what goes to ``speaker`` on a link."""
     send = link.send
 
