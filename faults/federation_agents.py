@@ -30,6 +30,7 @@ from faults.federation_journal import (
     BEGAN,
     GAP,
     REFUSED,
+    STRAYED,
     TOOK,
     DomainRole,
     Journal,
@@ -60,6 +61,7 @@ class _Publisher:
         self.acknowledged = self.unanswered = 0
         self.agent = _agent(role, domain)
         self._subjects = domain.subjects
+        self._home = domain.name
         self._numbers = [0] * len(domain.subjects)
         self._journal = journal
 
@@ -72,7 +74,7 @@ class _Publisher:
         self.unanswered += 1
         stream, sent_ns = self._stream(subject), time.monotonic_ns()
         try:
-            id = await self.agent.publish(self._subjects[subject], {"by": self.role.number, "n": n, "k": n % 4})
+            id = await self.agent.publish(self._subjects[subject], self._attributes(n))
         except (LimitExceeded, Refused) as error:
             print(f"{self.role.user}: {error}", file=sys.stderr, flush=True)
             self._journal.note(REFUSED, self.role.number, stream, n)
@@ -82,6 +84,9 @@ class _Publisher:
             self.acknowledged += 1
             self._journal.note(ACKNOWLEDGED, self.role.number, stream, n, id, sent_ns)
         self.unanswered -= 1
+
+    def _attributes(self, n: int) -> dict[str, int | str]:
+        return {"by": self.role.number, "n": n, "k": n % 4, "home": self._home}
 
     def begin(self) -> None:
         """Note that all events count that follow."""
@@ -99,6 +104,7 @@ class _Reader:
         self.agent = _agent(role, domain)
         self._subjects = {name: number for number, name in enumerate(domain.subjects)}
         self._names = domain.subjects
+        self._home = domain.name
         self._journal = journal
 
     async def take(self, ready: asyncio.Event) -> None:
@@ -119,7 +125,11 @@ class _Reader:
                 stream = stream_of(event.attributes["by"], self._subjects[event.subject], count)
                 self.taken += 1
                 self.seen.add(stream)
-                self._journal.note(TOOK, self.role.number, stream, event.attributes["n"], item.id)
+                id = event.origin or item.id
+                home = event.origin.origin.partition("/")[0] if event.origin else self._home
+                self._journal.note(TOOK, self.role.number, stream, event.attributes["n"], id)
+                if home != event.attributes["home"]:
+                    self._journal.note(STRAYED, self.role.number, stream, event.attributes["n"], id)
 
 
 def _agent(role: ReaderRole | PublisherRole, domain: DomainRole) -> wanderbus.Agent:

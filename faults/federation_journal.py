@@ -23,6 +23,8 @@ BEGAN: Final = 3
 """The events of a stream with higher numbers are due to all who want them."""
 GAP: Final = 4
 REFUSED: Final = 5
+STRAYED: Final = 6
+"""The event names another domain as its own than its publisher does."""
 
 FIELDS: Final = np.dtype(
     [
@@ -37,7 +39,8 @@ FIELDS: Final = np.dtype(
     ]
 )
 """Fields of an entry: ``stream`` and ``n`` name an event, ``at_ns`` is when it was sent or received on the monotonic
-clock, which all processes of a machine share; server, incarnation and number are the event's id."""
+clock, which all processes of a machine share; server, incarnation and number are its id in
+the domain where it was published."""
 
 _ENTRY: Final = struct.Struct("<BBHHIqqq")
 
@@ -107,7 +110,9 @@ class Journal:
 
     def note(self, kind: int, agent: int, stream: int, n: int, id: EventId | None = None, at_ns: int = 0) -> None:
         """Write an entry, by default with the present time."""
-        server, incarnation, number = (int(id.origin[1:]), id.incarnation, id.number) if id else (0, 0, 0)
+        server, incarnation, number = (
+            (int(id.origin.rpartition("/")[2][1:]), id.incarnation, id.number) if id else (0, 0, 0)
+        )
         at_ns = at_ns or time.monotonic_ns()
         self._file.write(_ENTRY.pack(kind, server, agent, stream, n, at_ns, incarnation, number))
 

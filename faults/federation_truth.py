@@ -1,7 +1,7 @@
 """Comparison of what the agents of federated domains received with what they were due.
 
-An event is due to each subscriber of any domain whose subscription matches it. It comes once, under its own id in its
-own domain. Events of one subject that a server has accepted come in that order everywhere, type by type.
+An event is due to each subscriber of any domain whose subscription matches it. It comes once, and names the id that it
+has in its own domain. Events of one subject that a server has accepted come in that order everywhere, type by type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faults.agents import INTERESTS
-from faults.federation_journal import ACKNOWLEDGED, BEGAN, GAP, REFUSED, TOOK, DomainRole, Entries, ReaderRole
+from faults.federation_journal import ACKNOWLEDGED, BEGAN, GAP, REFUSED, STRAYED, TOOK, DomainRole, Entries, ReaderRole
 from faults.federation_servers import Cut
 from faults.verdict import Verdict
 from wanderbus.records import Published, decode_record
@@ -51,6 +51,7 @@ class FederationTruth:
         self._began = dict(zip(began["stream"].tolist(), began["n"].tolist(), strict=True))
         """Last number of each stream that does not count."""
         self.refused = int(np.count_nonzero(every["kind"] == REFUSED))
+        self._strayed = int(np.count_nonzero(every["kind"] == STRAYED))
         self._gaps = every[every["kind"] == GAP]["n"].tolist()
         self._taken = {
             each.number: _split(journal[(journal["kind"] == TOOK) & (journal["agent"] == each.number)], "stream")
@@ -94,6 +95,9 @@ class FederationTruth:
         """
         for each in self._stretches:
             self._check(each, is_settled=is_settled)
+        if self._strayed:
+            words = f"{self._strayed} events named another domain than their publisher"
+            self._verdict.broken("loops", words, self._strayed)
         for count in self._gaps:
             self._verdict.broken("lost", f"a subscriber received a gap of {count}", count)
         for role in self._roles:
@@ -116,7 +120,7 @@ class FederationTruth:
             self._verdict.broken("integrity_errors", f"{what}: nobody published {strange[:5].tolist()}", len(strange))
 
     def _check_order(self, role: DomainRole, reader: ReaderRole) -> None:
-        """Check for each subject the order of each server that accepted events, and the ids in the own domain."""
+        """Check for each subject the order of each server that accepted events, and their ids."""
         for want in reader.wants:
             streams = [publisher * len(self._subjects) + want.subject for publisher in self._home]
             several = [self._taken[reader.number].get(each) for each in streams]
@@ -129,8 +133,7 @@ class FederationTruth:
                 ids = self._ids(of_home)
                 of_home, ids = of_home[ids["n"] == of_home["n"]], ids[ids["n"] == of_home["n"]]
                 self._check_servers(f"{reader.user} of {role.name}", want.subject, home, ids)
-                if home == role.number:
-                    self._check_own(f"{reader.user} of {role.name}", of_home, ids)
+                self._check_ids(f"{reader.user} of {role.name}", of_home, ids)
 
     def _ids(self, taken: Entries) -> Entries:
         """Return the entry of the publisher for each event; one of another number where it has none."""
@@ -152,10 +155,10 @@ class FederationTruth:
                 where = f"{self._subjects[subject]} of s{server} of {self._roles[home].name}"
                 self._verdict.broken("out_of_order", f"{who}: {wrong} of {where} are in another order", wrong)
 
-    def _check_own(self, who: str, taken: Entries, ids: Entries) -> None:
+    def _check_ids(self, who: str, taken: Entries, ids: Entries) -> None:
         names = ["server", "incarnation", "number"]
         if strange := int(np.count_nonzero(taken[names] != ids[names])):
-            self._verdict.broken("loops", f"{who}: {strange} events of this domain have ids of another", strange)
+            self._verdict.broken("loops", f"{who}: {strange} events have another id than in their domain", strange)
 
     def _words(self, stream: int) -> str:
         publisher, subject = divmod(stream, len(self._subjects))
