@@ -19,11 +19,11 @@ TYPES = frozenset({"T"})
 SILENT = "the other side does not answer"
 
 
-def gateway(own: str, other: str, *theirs: str, ours: Sequence[str] = ("a1",)) -> Gateway:
+def gateway(own: str, other: str, *theirs: str, name: str = "a1", ours: Sequence[str] = ("a1",)) -> Gateway:
     routing = RoutingSettings(own, {other: Neighbour(TYPES, TYPES)})
     domain = ForeignDomain(other, theirs, TYPES, TYPES)
     types = ReceivedTypes(TYPES, lambda subject: [subject])
-    return Gateway(own, "a1", ours, ours, [domain], types, routing, count(1).__next__, 1)
+    return Gateway(own, name, ours, ours, [domain], types, routing, count(1).__next__, 1)
 
 
 def trouble(made: Gateway, domain: str) -> object:
@@ -72,9 +72,11 @@ def test_the_domain_that_opens_no_link_says_who_does() -> None:
     assert trouble(made, "alpha") == f"its last link was closed: {SILENT}"
 
 
-def test_a_gateway_that_may_be_standing_by_has_no_trouble() -> None:
-    made = gateway("beta", "alpha", "a9", ours=["a1", "a2"])
+def test_a_gateway_that_stands_by_has_no_trouble() -> None:
+    made = gateway("beta", "alpha", "a9", name="a2", ours=["a1", "a2"])
     made.start(0.0)
+    made.server_up("a1", 0.5)
+    assert trouble(made, "alpha") == ""
     made.at_foreign_links(ServerLinkOpened(1, "alpha/a9", False), 1.0)
     made.at_foreign_links(ServerLinkClosed(1, "alpha/a9", "another gateway has its turn"), 2.0)
     assert trouble(made, "alpha") == ""

@@ -37,7 +37,7 @@ def test_an_attack_that_ends_before_its_phase_is_not_measured() -> None:
 def test_a_run_whose_attack_ended_has_no_figures(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def ended(*arguments: object) -> None:
+    def ended(*arguments: object, is_federated: bool) -> None:
         raise LoadEndedError("the load of the phase attack lasted for 2.1 of 16 s")
 
     monkeypatch.setattr(command, "scene", ended)

@@ -24,7 +24,7 @@ class Ratios:
         self.left = list(ratios)
 
     @contextlib.contextmanager
-    def __call__(self, *arguments: object) -> Iterator[Ratios]:
+    def __call__(self, *arguments: object, is_federated: bool) -> Iterator[Ratios]:
         yield self
 
     def play(self) -> Figures:

@@ -265,7 +265,7 @@ class Gateway:
                     self._choose(self._choices[domain].closed(server, now))
                 if self._links.get(domain) == link:
                     del self._links[domain]
-                    if self._is_in_turn(domain):
+                    if self._gateways.is_in_turn:
                         self._troubles[domain] = shown(f"its last link was closed: {reason}")
                     self._unlinked(domain, now)
             case ServerMessageReceived(link=link, payload=payload):
@@ -459,7 +459,7 @@ class Gateway:
 
     def _trouble(self, domain: str) -> str:
         trouble = self._troubles.get(domain, "")
-        if trouble or domain in self._links or domain in self._choices or not self._is_in_turn(domain):
+        if trouble or domain in self._links or domain in self._choices or not self._gateways.is_in_turn:
             return trouble
         return f"{domain} opens the link, and has not done so; {LINK_HINT}"
 
