@@ -11,6 +11,7 @@ NAMES: Final = (
     "causal",
     "channel",
     "domain",
+    "federation",
     "filters",
     "flights",
     "handover",

@@ -92,10 +92,10 @@ def running(directory: Path, users: Sequence[str], *options: str, namespace: str
 
 @contextlib.asynccontextmanager
 async def connected(place: Place, user: str, session: str = "default") -> AsyncIterator[wanderbus.Agent]:
-    """Connect as ``user`` for the block, as a new device."""
+    """Connect as ``user`` of the place's domain for the block, as a new device."""
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as state:
         agent = wanderbus.connect(
-            f"sip:{user}@localhost",
+            f"sip:{user}@{place.get('domain', 'localhost')}",
             password="secret",
             server=place["server"],
             state_dir=state,

@@ -46,7 +46,9 @@ from wanderbus.simulation.world import World
 
 DOMAIN: Final = "sim.test"
 
-_SAVE_S: Final = (0.2, 8.0)
+SAVE_S: Final = (0.2, 8.0)
+"""Shortest and longest pause until the rows are saved again."""
+
 _VISITOR: Final = "another device"
 
 
@@ -59,9 +61,16 @@ class DomainNode(BrokerHost):
     """Sessions at the other leaders, of the same life as the broker."""
 
     def __init__(
-        self, world: World, name: str, channels: OwnChannels, config: BrokerConfig, *, domain: str = DOMAIN
+        self,
+        world: World,
+        name: str,
+        channels: OwnChannels,
+        config: BrokerConfig,
+        *,
+        domain: str = DOMAIN,
+        save_s: tuple[float, float] = SAVE_S,
     ) -> None:
-        super().__init__(world, msgspec.structs.replace(config, server=name, domain=domain), save_s=_SAVE_S)
+        super().__init__(world, msgspec.structs.replace(config, server=name, domain=domain), save_s=save_s)
         self.domain = domain
         self.channels = channels
         self.is_fixed = True

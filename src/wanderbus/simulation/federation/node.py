@@ -20,7 +20,7 @@ from wanderbus.federation.shared_links import OTHER_USER
 from wanderbus.machine import Input, Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
-from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode, LinkReports
+from wanderbus.simulation.domains.domain_node import DOMAIN, SAVE_S, DomainNode, LinkReports
 from wanderbus.simulation.domains.links import DomainLink, DomainLinks
 from wanderbus.simulation.world import World
 
@@ -39,9 +39,16 @@ class FederatedNode(DomainNode):
     """Seconds by which the wall clock is ahead, which the scenario sets."""
 
     def __init__(
-        self, world: World, name: str, channels: OwnChannels, config: BrokerConfig, *, domain: str = DOMAIN
+        self,
+        world: World,
+        name: str,
+        channels: OwnChannels,
+        config: BrokerConfig,
+        *,
+        domain: str = DOMAIN,
+        save_s: tuple[float, float] = SAVE_S,
     ) -> None:
-        super().__init__(world, name, channels, config, domain=domain)
+        super().__init__(world, name, channels, config, domain=domain, save_s=save_s)
         self.lost: list[ForeignEventsLost] = []
         """Losses that foreign domains have reported, in all lives."""
 
