@@ -53,10 +53,10 @@ def log(tmp_path: Path) -> Path:
 def test_the_parents_are_those_of_the_file_of_the_data_directory_or_of_the_lake(log: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     lake.mkdir()
-    assert parents_for(None, None, log) == PARENTS
-    assert parents_for(None, lake, None) == {}
+    assert parents_for(None, (), log) == PARENTS
+    assert parents_for(None, [lake], None) == {}
     store_parents(lake, PARENTS)
-    assert parents_for(None, lake, None) == parents_in(lake) == PARENTS
+    assert parents_for(None, [lake], None) == parents_in(lake) == PARENTS
     elsewhere = write_records(tmp_path / "elsewhere" / "log", [])
     assert parents_given(None, [elsewhere]) is None
     assert parents_given(tmp_path / "domain" / "domain.toml", [elsewhere]) == PARENTS

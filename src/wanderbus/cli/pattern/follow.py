@@ -88,7 +88,7 @@ def follow(
         raise ConfigurationError("--once ends at the present end of the log; give it without --every")
     pattern = given_pattern(text, file)
     directory = existing_log(log)
-    pattern = with_parents(pattern, parents_for(event_domain, None, directory))
+    pattern = with_parents(pattern, parents_for(event_domain, (), directory))
     if publish:
         require_no_loop(pattern)
     job = _Job(pattern, directory, checkpoint, None if once else every or EVERY_S, rows_per_batch)

@@ -16,7 +16,7 @@ from wanderbus.cli.output import print_json, print_line
 from wanderbus.cli.pattern.detection_output import print_detections, report_refused
 from wanderbus.cli.pattern.follow import follow
 from wanderbus.cli.pattern.pattern_input import File, Text, given_pattern, with_parents
-from wanderbus.cli.pipeline.past_events import EventsPlace, From, Log, To, spark_history, wanted_events
+from wanderbus.cli.pipeline.past_events import EventsPlace, From, Lakes, Log, To, spark_history, wanted_events
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages
 from wanderbus.cli.pipeline.subject_parents import EventDomain, parents_given
 from wanderbus.errors import ConfigurationError, EventError
@@ -123,9 +123,7 @@ def run(
     events: Annotated[
         Path | None, typer.Option("--events", help="File of events, one JSON object per line; - is standard input.")
     ] = None,
-    lake: Annotated[
-        Path | None, typer.Option("--lake", help="Directory of a lake with the events.", show_default=False)
-    ] = None,
+    lake: Lakes = None,
     log: Log = None,
     begin: From = None,
     end: To = None,

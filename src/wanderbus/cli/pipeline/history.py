@@ -13,7 +13,7 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language
 from wanderbus.cli.output import print_error, print_json, print_line
 from wanderbus.cli.pipeline.past_answers import PastAnswers, WithSpark, WithSparkForOne, past_answers, past_answers_at
-from wanderbus.cli.pipeline.past_events import EventsPlace, From, Lake, Log, Server, To
+from wanderbus.cli.pipeline.past_events import EventsPlace, From, Lakes, Log, Server, To
 from wanderbus.cli.pipeline.rejected import STATUS
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace
 from wanderbus.cli.pipeline.subject_parents import EventDomain
@@ -57,7 +57,7 @@ def match(
     begin: From = None,
     end: To = None,
     language: InLanguage = _ECI,
-    lake: Lake = None,
+    lake: Lakes = None,
     log: Log = None,
     server: Server = None,
     cores: Cores = 2,
@@ -68,7 +68,9 @@ def match(
     work_max: WorkMax = FILTER_WORK_MAX,
     json: AsJson = False,
 ) -> None:
-    """Print the events that match a filter, in order of offset.
+    """Print the events that match a filter, in order of offset, those of several lakes in order of time.
+
+    With several lakes each event is printed once, after the domain that published it.
 
     Example: wanderbus history match "DepDelay > 120" --subject Departure --from 2026-11-01 --log wanderbus-data
     """
@@ -91,7 +93,7 @@ def count(
     begin: From = None,
     end: To = None,
     language: InLanguage = _ECI,
-    lake: Lake = None,
+    lake: Lakes = None,
     log: Log = None,
     server: Server = None,
     cores: Cores = 2,
@@ -128,7 +130,7 @@ def sample(
     begin: From = None,
     end: To = None,
     language: InLanguage = _ECI,
-    lake: Lake = None,
+    lake: Lakes = None,
     log: Log = None,
     server: Server = None,
     cores: Cores = 2,
@@ -159,11 +161,15 @@ def sample(
 def explain(
     expression: Expression,
     offset: Annotated[
-        str, typer.Option("--offset", help="Offset of the event in the log; s2:17 in a lake of several servers.")
+        str,
+        typer.Option(
+            "--offset",
+            help="Offset of the event in the log; s2:17 in a lake of several servers, DOMAIN/17 in several lakes.",
+        ),
     ],
     subject: Subject = EVERY_SUBJECT,
     language: InLanguage = _ECI,
-    lake: Lake = None,
+    lake: Lakes = None,
     log: Log = None,
     cores: Cores = 2,
     master: Master = None,
@@ -198,7 +204,7 @@ def replay(
     subscription: Annotated[str, typer.Argument(help="Id of the subscription.", show_default=False)],
     begin: From = None,
     end: To = None,
-    lake: Lake = None,
+    lake: Lakes = None,
     log: Log = None,
     server: Server = None,
     cores: Cores = 2,
@@ -278,11 +284,11 @@ def _print_event(past: PastAnswers, found: Found, *, json: bool) -> None:
     event = msgspec.msgpack.decode(found.event, type=Event)
     if json:
         attributes = cloudevents.to_json(event.attributes)
-        print_json(
-            {**past.members(found.offset), "at_us": found.at_us, "subject": event.subject, "attributes": attributes}
-        )
+        where = past.members(found.offset, found.user)
+        print_json({**where, "at_us": found.at_us, "subject": event.subject, "attributes": attributes})
     else:
-        print_line(f"{past.shown(found.offset)} {instant_shown(found.at_us)} {event_text.write(event)}")
+        where_shown = past.shown(found.offset, found.user)
+        print_line(f"{where_shown} {instant_shown(found.at_us)} {event_text.write(event)}")
 
 
 def _print_decision(past: PastAnswers, decided: PastDecision, *, json: bool) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from wanderbus.cli.pipeline.past_events import EventsPlace, PastSelection, spark_history, wanted_events
+from wanderbus.cli.pipeline.past_events import (
+    EventsPlace,
+    PastSelection,
+    require_one_lake,
+    spark_history,
+    wanted_events,
+)
 from wanderbus.cli.pipeline.progress_lines import PROGRESS_EACH_S, ProgressLines
 from wanderbus.cli.pipeline.spark_options import needing_packages
 from wanderbus.errors import ConfigurationError
@@ -19,8 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from wanderbus.pipeline.history.answers import PastEvents
+    from wanderbus.pipeline.history.domain_lakes import DomainLake
     from wanderbus.pipeline.history.local_batches import LocalBatches
-    from wanderbus.pipeline.lake.logs import LakeLogs
 
 Answer = TypeVar("Answer")
 
@@ -47,7 +53,7 @@ class PastAnswers:
     """Events that are meant, and where to ask for answers."""
 
     def __init__(self, wanted: PastSelection, history: PastEvents, larger: Callable[[], PastEvents] | None) -> None:
-        self._logs = wanted.logs
+        self._lakes = wanted.lakes
         self._log = wanted.log
         self._history = history
         self._larger = larger
@@ -75,16 +81,39 @@ class PastAnswers:
 
         return with_children([wanted], self.children)
 
-    def shown(self, offset: int) -> str:
-        """Return the offset of an event in words."""
-        return str(offset) if self._logs is None else self._logs.shown(offset)
+    def shown(self, offset: int, user: str | None = None) -> str:
+        """Return the offset of an event in words, in several lakes after the domain that published it, by its user."""
+        lake, own = self._place(offset)
+        if lake is None:
+            return str(offset)
+        if len(self._lakes) == 1:
+            return lake.logs.shown(own)
+        domain = f"{lake.publishing_domain(user)} " if user is not None else ""
+        return f"{domain}{lake.name}/{lake.logs.shown(own)}"
 
-    def members(self, offset: int) -> dict[str, str | int]:
-        """Return the offset of an event as members of a JSON object: that in its log, and that in a lake of several."""
-        if self._logs is None or len(self._logs.identities) == 1:
+    def members(self, offset: int, user: str | None = None) -> dict[str, str | int]:
+        """Return the offset of an event as members of a JSON object: that in its log, and that in a lake of several.
+
+        In several lakes they name the lake, and with the ``user`` that published it also the domain.
+        """
+        lake, own = self._place(offset)
+        if lake is None:
             return {"offset": offset}
-        server, in_log = self._logs.found(offset)
-        return {"server": server, "offset": in_log, "lake_offset": offset}
+        domain = {"domain": lake.publishing_domain(user)} if user is not None else {}
+        whose: dict[str, str | int] = {**domain, "lake": lake.name} if len(self._lakes) > 1 else {}
+        if len(lake.logs.identities) == 1:
+            return {**whose, "offset": own}
+        server, in_log = lake.logs.found(own)
+        return {**whose, "server": server, "offset": in_log, "lake_offset": own}
+
+    def _place(self, offset: int) -> tuple[DomainLake | None, int]:
+        """Return the lake of an event, and its offset there."""
+        from wanderbus.pipeline.history.domain_lakes import OFFSETS_A_LAKE
+
+        if not self._lakes:
+            return None, offset
+        place, own = divmod(offset, OFFSETS_A_LAKE)
+        return self._lakes[place], own
 
 
 @contextmanager
@@ -94,6 +123,8 @@ def past_answers(
     """Give the events that are meant, to be asked with Spark or without; ``has_records`` if records are needed too."""
     with needing_packages(_PURPOSE):
         wanted = wanted_events(place, subject)
+    if has_records:
+        require_one_lake(wanted.lakes)
     with _answers(wanted, place, with_spark, lambda batches: batches.is_small(has_records=has_records)) as past:
         yield past
 
@@ -106,16 +137,23 @@ def past_answers_at(place: EventsPlace, with_spark: bool | None, offset: str) ->
     """
     with needing_packages(_PURPOSE):
         wanted = wanted_events(place)
-    at = _offset(wanted.logs, offset)
+    at = _offset(wanted.lakes, offset)
     one = wanted._replace(selection=wanted.selection._replace(from_offset=at, to_offset=at + 1))
-    with _answers(one, place, with_spark, lambda _: True) as past:
+    with _answers(one, place, with_spark, lambda _: True, every_row=True) as past:
         yield past, at
 
 
-def _offset(logs: LakeLogs | None, text: str) -> int:
+def _offset(lakes: Sequence[DomainLake], text: str) -> int:
     """Return the offset that is shown as ``text``; an error in one line if it is none."""
-    if logs is not None:
-        return logs.lake_offset(text)
+    if len(lakes) > 1:
+        name, _, own = text.rpartition("/")
+        for lake in lakes:
+            if lake.name == name:
+                return lake.base + lake.logs.lake_offset(own)
+        names = ", ".join(lake.name for lake in lakes)
+        raise ConfigurationError(f"--offset: {text!r} names none of the lakes {names}; give it as {lakes[0].name}/7")
+    if lakes:
+        return lakes[0].logs.lake_offset(text)
     if not (text.isascii() and text.isdigit()):
         raise ConfigurationError(f"--offset: invalid offset {text!r} (expected a number)")
     return int(text)
@@ -123,18 +161,28 @@ def _offset(logs: LakeLogs | None, text: str) -> int:
 
 @contextmanager
 def _answers(
-    wanted: PastSelection, place: EventsPlace, with_spark: bool | None, are_few: Callable[[LocalBatches], bool]
+    wanted: PastSelection,
+    place: EventsPlace,
+    with_spark: bool | None,
+    are_few: Callable[[LocalBatches], bool],
+    *,
+    every_row: bool = False,
 ) -> Iterator[PastAnswers]:
-    """Give events, to be asked with Spark or without; it is not asked for if they ``are_few``, unless it has to be."""
+    """Give events, to be asked with Spark or without; it is not asked for if they ``are_few``, unless it has to be.
+
+    With ``every_row`` an event of several lakes has all its rows.
+    """
     is_of_cluster = place.spark.master is not None or place.spark.environment is not None
     if is_of_cluster and with_spark is False:
         raise ConfigurationError("--no-spark: there is no cluster without Spark; give --master without it")
     with ExitStack() as stack:
 
         def spark() -> PastEvents:
-            return stack.enter_context(spark_history(wanted, _PURPOSE, place.spark))
+            return stack.enter_context(spark_history(wanted, _PURPOSE, place.spark, every_row=every_row))
 
-        local = None if with_spark or is_of_cluster else _local_history(wanted, with_spark, are_few)
+        local = None
+        if not (with_spark or is_of_cluster):
+            local = _local_history(wanted, with_spark, are_few, every_row=every_row)
         if local is None:
             yield PastAnswers(wanted, spark(), None)
         else:
@@ -142,20 +190,22 @@ def _answers(
 
 
 def _local_history(
-    wanted: PastSelection, with_spark: bool | None, are_few: Callable[[LocalBatches], bool]
+    wanted: PastSelection, with_spark: bool | None, are_few: Callable[[LocalBatches], bool], *, every_row: bool
 ) -> PastEvents | None:
     """Return the events for this process; None unless they ``are_few`` or Spark is unwanted."""
+    from wanderbus.pipeline.history.lakes_batches import LakesBatches
     from wanderbus.pipeline.history.local_batches import LakeBatches, LogBatches
     from wanderbus.pipeline.history.local_history import LocalHistory
 
     if wanted.log is not None:
         batches: LocalBatches = LogBatches(wanted.log)
+    elif len(wanted.lakes) > 1:
+        batches = LakesBatches(wanted.lakes, wanted.selection, every_row=every_row)
     else:
-        assert wanted.lake is not None
-        batches = LakeBatches(wanted.lake, wanted.selection)
+        batches = LakeBatches(wanted.lakes[0].path, wanted.selection)
     if with_spark is None and not are_few(batches):
         return None
-    return LocalHistory(batches, wanted.selection, _counted)
+    return LocalHistory(batches, wanted.selection, _counted, wanted.order)
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

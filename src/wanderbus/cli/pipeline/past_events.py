@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from wanderbus.pipeline.history import Events, Selection
+    from wanderbus.pipeline.history.domain_lakes import DomainLake
     from wanderbus.pipeline.history.spark_history import SparkHistory
-    from wanderbus.pipeline.lake.logs import LakeLogs
     from wanderbus.pipeline.subject_children import Children
 
 From = Annotated[
@@ -40,6 +40,15 @@ To = Annotated[
 ]
 Lake = Annotated[
     Path | None, typer.Option("--lake", help="Directory of the lake; this or --log is needed.", show_default=False)
+]
+Lakes = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--lake",
+        help="Directory of the lake; this or --log is needed. Several are those of domains that share events, and each "
+        "event counts once; DOMAIN=DIRECTORY names the domain.",
+        show_default=False,
+    ),
 ]
 Log = Annotated[
     Path | None,
@@ -58,7 +67,7 @@ Server = Annotated[
 class EventsPlace(NamedTuple):
     """Place of the events, and the bounds of those that are meant."""
 
-    lake: Path | None
+    lakes: Sequence[Path] | None
     log: Path | None
     begin: str | None = None
     end: str | None = None
@@ -68,21 +77,25 @@ class EventsPlace(NamedTuple):
 
 
 class PastSelection(NamedTuple):
-    """Events that are meant: the ``selection`` of those of the lake ``lake``, which has the ``logs``, or of a log.
+    """Events that are meant: the ``selection`` of those of a lake, of several ones, or of a log.
 
     ``children`` are the subjects below others.
     """
 
-    lake: Path | None
+    lakes: tuple[DomainLake, ...]
     log: Path | None
     selection: Selection
-    logs: LakeLogs | None
     children: Children
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Return the columns that order rows: the servers of several lakes have no offsets in common."""
+        return ("at_us", "offset") if len(self.lakes) > 1 else ("offset",)
 
-def require_one_place(lake: Path | None, log: Path | None, server: str | None = None) -> None:
+
+def require_one_place(lake: object, log: Path | None, server: str | None = None) -> None:
     """Return if the events have one place; ``ConfigurationError`` otherwise."""
-    if (lake is None) == (log is None):
+    if (not lake) == (log is None):
         raise ConfigurationError("give the events either with --lake or with --log")
     if log is not None and server is not None:
         raise ConfigurationError("--server chooses a server of a lake; give it without --log")
@@ -90,32 +103,37 @@ def require_one_place(lake: Path | None, log: Path | None, server: str | None = 
 
 def wanted_events(place: EventsPlace, subject: str = EVERY_SUBJECT) -> PastSelection:
     """Return the events that are meant; warn of records that tables of the lake rejected."""
-    require_one_place(place.lake, place.log, place.server)
+    require_one_place(place.lakes, place.log, place.server)
     check_wanted_subject(subject)
     given = (("from", place.begin), ("to", place.end))
     bounds = dict(_bound(side, text) for side, text in given if text is not None)
     log = None if place.log is None else existing_log(place.log)
+    from wanderbus.pipeline.history import Selection
+    from wanderbus.pipeline.history.domain_lakes import domain_lakes
     from wanderbus.pipeline.subject_children import children_of
 
-    children = children_of(parents_for(place.event_domain, place.lake, log))
-    from wanderbus.pipeline.history import Selection
-    from wanderbus.pipeline.lake.logs import logs_in
+    lakes = domain_lakes(place.lakes or ())
+    children = children_of(parents_for(place.event_domain, [lake.path for lake in lakes], log))
 
     wanted = None if subject == EVERY_SUBJECT else subject
     times, own = (bounds.get("from_us"), bounds.get("to_us")), children.get(subject, ())
     if log is not None:
         selection = Selection(wanted, bounds.get("from_offset"), bounds.get("to_offset"), *times, children=own)
-        return PastSelection(None, log, selection, None, children)
-    assert place.lake is not None
-    logs = logs_in(place.lake)
-    warn_of_rejected(place.lake)
-    selection = Selection(wanted, *_offsets(bounds, logs, place.server), *times, children=own)
-    return PastSelection(place.lake, None, selection, logs, children)
+        return PastSelection((), log, selection, children)
+    for lake in lakes:
+        warn_of_rejected(lake.path)
+    selection = Selection(wanted, *_offsets(bounds, lakes, place.server), *times, children=own)
+    return PastSelection(lakes, None, selection, children)
 
 
 @contextmanager
-def spark_history(wanted: PastSelection, purpose: str, place: SparkPlace) -> Iterator[SparkHistory]:
-    """Start Spark for ``purpose``, and give it the events that are meant; print progress meanwhile."""
+def spark_history(
+    wanted: PastSelection, purpose: str, place: SparkPlace, *, every_row: bool = False
+) -> Iterator[SparkHistory]:
+    """Start Spark for ``purpose``, and give it the events that are meant; print progress meanwhile.
+
+    With ``every_row`` an event of several lakes has all its rows.
+    """
     with session(f"wanderbus-{purpose}", purpose, place) as spark:
         from wanderbus.pipeline.history import lake_events
         from wanderbus.pipeline.history.spark_history import SparkHistory
@@ -128,17 +146,42 @@ def spark_history(wanted: PastSelection, purpose: str, place: SparkPlace) -> Ite
                 records = partial(log_records, spark, wanted.log)
                 events: Events = selection.of_rows(records().where("kind = 'published'"))
                 yield SparkHistory(events, records, selection)
+            elif len(wanted.lakes) > 1:
+                from wanderbus.pipeline.history.lakes_events import lakes_events
+
+                events = lakes_events(spark, wanted.lakes, selection, every_row=every_row)
+                yield SparkHistory(events, partial(_no_records, wanted.lakes), selection, wanted.order)
             else:
-                assert wanted.lake is not None
-                events = lake_events(spark, wanted.lake, selection)
-                yield SparkHistory(events, partial(table, spark, wanted.lake, "records"), selection)
+                (lake,) = wanted.lakes
+                events = lake_events(spark, lake.path, selection)
+                yield SparkHistory(events, partial(table, spark, lake.path, "records"), selection)
 
 
-def _offsets(bounds: Mapping[str, int], logs: LakeLogs, server: str | None) -> tuple[int | None, int | None]:
+def require_one_lake(lakes: Sequence[DomainLake]) -> None:
+    """Return unless there are several lakes; ``ConfigurationError`` otherwise."""
+    if len(lakes) > 1:
+        raise ConfigurationError(
+            "--lake: a subscription has the events of its own domain; give the lake of that domain alone"
+        )
+
+
+def _no_records(lakes: Sequence[DomainLake]) -> NoReturn:
+    require_one_lake(lakes)
+    raise AssertionError(lakes)
+
+
+def _offsets(
+    bounds: Mapping[str, int], lakes: Sequence[DomainLake], server: str | None
+) -> tuple[int | None, int | None]:
     """Return the lake offsets of bounds that are offsets in one log."""
     from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG
 
     first, end = bounds.get("from_offset"), bounds.get("to_offset")
+    if len(lakes) > 1:
+        if server is not None or first is not None or end is not None:
+            raise ConfigurationError("--server, --from, --to: a server and offsets are those of one lake; give times")
+        return None, None
+    logs = lakes[0].logs
     if server is None:
         if len(logs.identities) > 1 and (first is not None or end is not None):
             raise ConfigurationError(

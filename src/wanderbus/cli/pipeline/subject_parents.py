@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -27,12 +28,15 @@ def parents_given(event_domain: Path | None, logs: Sequence[Path]) -> Mapping[st
     return None if file is None else read_domain(file).settings.parents
 
 
-def parents_for(event_domain: Path | None, lake: Path | None, log: Path | None) -> Mapping[str, str]:
-    """Return the parents that hold for the events of a lake or a log; none if no domain is known."""
+def parents_for(event_domain: Path | None, lakes: Sequence[Path], log: Path | None) -> Mapping[str, str]:
+    """Return the parents that hold for the events of some lakes or a log; none if no domain is known.
+
+    A child that has other parents in several domains has that of the first lake.
+    """
     from wanderbus.pipeline.lake.lake_parents import parents_in
 
     given = parents_given(event_domain, () if log is None else (log,))
-    return given if given is not None else {} if lake is None else parents_in(lake)
+    return given if given is not None else dict(ChainMap(*(dict(parents_in(lake)) for lake in lakes)))
 
 
 def _domain_beside(log: Path) -> Path | None:

@@ -12,11 +12,12 @@ from wanderbus.subscription import Subscription
 
 
 class Found(NamedTuple):
-    """A past event, encoded as in messages, without times."""
+    """A past event, encoded as in messages, without times; ``user`` has published it, None in a log."""
 
     offset: int
     at_us: int
     event: bytes
+    user: str | None = None
 
 
 class PastDecision(NamedTuple):
@@ -33,7 +34,7 @@ class AnswerTooLarge(StorageError):
 
 
 class PastEvents(Protocol):
-    """Past events that can be asked; rows are in order of offset.
+    """Past events that can be asked; rows are in order of offset, those of several lakes in order of time.
 
     A filter that takes more than ``work_max`` units of work for an event leaves it undecided, which is no match.
     Raises :class:`StorageError` for events that cannot be read. :class:`AnswerTooLarge` comes before the first row.

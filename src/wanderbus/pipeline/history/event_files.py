@@ -49,6 +49,9 @@ class Selection(NamedTuple):
     children: tuple[str, ...] = ()
     """Subjects below ``subject``, whose events are meant too."""
 
+    without: frozenset[int] = frozenset()
+    """Offsets of rows that are not meant, because another lake has the event as well."""
+
     def bounds(self) -> list[tuple[str, str, list[str] | int]]:
         """Return the bounds as conditions on columns, such as ``("offset", ">=", 7)``; ``offsets`` give none."""
         given: tuple[tuple[str, str, list[str] | int | None], ...] = (
@@ -65,6 +68,8 @@ class Selection(NamedTuple):
         conditions = [_COMPARED[sign](pc.field(column), value) for column, sign, value in self.bounds()]
         if self.offsets is not None:
             conditions.append(pc.field("offset").isin(sorted(self.offsets)))
+        if self.without:
+            conditions.append(~pc.field("offset").isin(sorted(self.without)))
         return reduce(operator.and_, conditions) if conditions else None
 
     def of_rows(self, events: DataFrame) -> DataFrame:

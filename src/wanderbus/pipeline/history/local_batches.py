@@ -57,15 +57,20 @@ class LakeBatches:
 
     def __init__(self, lake: Path, selection: Selection) -> None:
         self._lake = lake
-        self._paths = event_paths(lake, selection)
+        self.paths: Sequence[str] = event_paths(lake, selection)
+        """Files of the events."""
 
     def is_small(self, *, has_records: bool) -> bool:
         """Return whether the files have at most :data:`LAKE_BYTES_MAX`."""
-        return _size(map(Path, [*self._paths, *(self._record_paths() if has_records else ())])) <= LAKE_BYTES_MAX
+        return self.size(has_records=has_records) <= LAKE_BYTES_MAX
+
+    def size(self, *, has_records: bool) -> int:
+        """Return the bytes of the files."""
+        return _size(map(Path, [*self.paths, *(self._record_paths() if has_records else ())]))
 
     def events(self, selection: Selection, asked: Set[str] | None, further: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the selected events."""
-        for path in self._paths:
+        for path in self.paths:
             yield from batches_of(RowGroups(path, 0, 1), selection, asked, further)
 
     def records(self, kinds: Collection[str]) -> Iterator[pa.RecordBatch]:

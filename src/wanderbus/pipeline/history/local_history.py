@@ -39,9 +39,16 @@ _event: Final = msgspec.msgpack.Decoder(Event)
 
 
 class LocalHistory:
-    """The events of the ``selection`` in ``batches``."""
+    """The events of the ``selection`` in ``batches``, which are found in an ``order`` of columns."""
 
-    def __init__(self, batches: LocalBatches, selection: Selection, watch: Watch = iter) -> None:
+    def __init__(
+        self,
+        batches: LocalBatches,
+        selection: Selection,
+        watch: Watch = iter,
+        order: Sequence[str] = ("offset",),
+    ) -> None:
+        self._order = order
         self._batches = batches
         self._selection = selection
         self._watch = watch
@@ -109,8 +116,8 @@ class LocalHistory:
 
     def _found(self, subscriptions: Iterable[Subscription], work_max: int, selection: Selection) -> Iterator[Found]:
         queries = queries_of(subscriptions, work_max)._replace(asked=None)
-        found = self._run(queries, matching_rows, selection, ["at_us"])
-        return _rows(_sorted((batch.select(Found._fields) for batch in found), ("offset",)), Found)
+        found = self._run(queries, matching_rows, selection, ["at_us", "user"])
+        return _rows(_sorted((batch.select(Found._fields) for batch in found), self._order), Found)
 
     def _run(
         self, queries: Queries, work: MatcherWork, selection: Selection | None = None, further: Sequence[str] = ()

@@ -37,14 +37,15 @@ def _by_event(batch: pa.RecordBatch, rows: Array, values: pa.Array) -> pa.Record
 
 
 def matching_rows(matcher: QueryMatcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the events of batches that match, encoded."""
+    """Yield the events of batches that match, encoded, with their publishers if the batches have them."""
     for batch in batches:
         table = table_of(batch)
         rows = np.unique(matcher.pairs_in(table).rows)
         chosen = batch.take(pa.array(rows, pa.int64()))
         encoded = encoded_events(table, chosen.column("subject").to_pylist(), rows.tolist())
-        columns = [*(chosen.column(name) for name in ("offset", "at_us", "subject")), encoded]
-        yield pa.RecordBatch.from_arrays(columns, names=["offset", "at_us", "subject", "event"])
+        users = chosen.column("user") if "user" in chosen.schema.names else pa.nulls(len(chosen), pa.string())
+        columns = [*(chosen.column(name) for name in ("offset", "at_us", "subject")), encoded, users]
+        yield pa.RecordBatch.from_arrays(columns, names=["offset", "at_us", "subject", "event", "user"])
 
 
 def undecided_counts(matcher: QueryMatcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

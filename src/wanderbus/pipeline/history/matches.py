@@ -23,7 +23,7 @@ from wanderbus.pipeline.history.queries import MatcherWork, QueryMatcher, querie
 from wanderbus.pipeline.history.spark_batches import Events, in_workers
 from wanderbus.subscription import Subscription
 
-_EVENTS: Final = "offset bigint, at_us bigint, subject string, event binary"
+_EVENTS: Final = "offset bigint, at_us bigint, subject string, event binary, user string"
 _COUNTS: Final = "subscription string, events bigint"
 _SAMPLES: Final = "subscription string, offset bigint, draw bigint"
 
@@ -57,10 +57,11 @@ def matching_events(
     events: Events, subscriptions: Iterable[Subscription], work_max: int = FILTER_WORK_MAX
 ) -> DataFrame:
     """Return the events that match any of the ``subscriptions``, each encoded as in messages: ``offset``, ``at_us``,
-    ``subject``, ``event``.
+    ``subject``, ``event``, and ``user``, the publisher, which is null if the events do not have that column.
     """
     queries = queries_of(subscriptions, work_max)._replace(asked=None)
-    return in_workers(events, queries, matching_rows, _EVENTS, ["at_us"])
+    further = ["at_us"] if isinstance(events, DataFrame) and "user" not in events.columns else ["at_us", "user"]
+    return in_workers(events, queries, matching_rows, _EVENTS, further)
 
 
 def undecided(events: Events, subscriptions: Iterable[Subscription], work_max: int = FILTER_WORK_MAX) -> dict[str, int]:

@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame
 
 from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.parameters.broker import FILTER_WORK_MAX
-from wanderbus.pipeline.history.event_files import EventFiles
 from wanderbus.pipeline.history.lifetimes import Absences, SubscriptionVersion, UserAbsence
 from wanderbus.pipeline.history.replay_rows import Replay, VersionLifetimes, candidates_of, replay_queries
 from wanderbus.pipeline.history.spark_batches import Events, in_workers
@@ -52,7 +51,7 @@ def replay(
 def _further(events: Events) -> list[str]:
     """Return the columns that a replay needs beside those for matching."""
     further = ["at_us", "received_us"]
-    if not isinstance(events, EventFiles):
+    if isinstance(events, DataFrame):
         further = [name for name in further if name in events.columns]
         if "at_us" not in further:
             raise ColumnError("a replay needs the column 'at_us' of the events")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import partial, reduce
 from typing import Final
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from pyspark.sql.types import (
 )
 
 from wanderbus.pipeline.history.event_files import EventFiles, batches_of
+from wanderbus.pipeline.history.lakes_batches import above
+from wanderbus.pipeline.history.lakes_events import LakeRows, LakesEvents
 from wanderbus.pipeline.history.queries import BatchWork, MatcherWork, Queries, matcher_of
 from wanderbus.pipeline.source import ColumnError
 from wanderbus.pipeline.tables.declared import attribute_of
@@ -37,8 +40,8 @@ _SCALARS: Final = (
 Schema = StructType | str
 """Columns of a result, as a schema of Spark or in its words."""
 
-Events = DataFrame | EventFiles
-"""Events as rows, or as files that the workers read themselves."""
+Events = DataFrame | EventFiles | LakesEvents
+"""Events as rows, as files that the workers read themselves, or of several lakes."""
 
 
 def in_workers(
@@ -48,7 +51,7 @@ def in_workers(
 
     ``further`` are other columns that it needs.
     """
-    spark = events.spark if isinstance(events, EventFiles) else events.sparkSession
+    spark = events.sparkSession if isinstance(events, DataFrame) else events.spark
     shared = spark.sparkContext.broadcast(queries)
 
     def matched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -68,6 +71,11 @@ def map_batches(
     """
     if isinstance(events, EventFiles):
         return _map_files(events, asked, work, schema, further)
+    if isinstance(events, LakesEvents):
+        each = (
+            map_batches(part.rows, asked, partial(_above, part.base, work), schema, further) for part in events.parts
+        )
+        return reduce(DataFrame.unionByName, each)
     needed = columns_needed(events.schema, asked)
     columns = [*needed, *(name for name in further if name not in needed)]
     return events.select(*map(quoted, columns)).mapInArrow(work, schema)
@@ -87,10 +95,20 @@ def _map_files(
     return events.spark.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(run, schema)
 
 
+def _above(base: int, work: BatchWork, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do the work on batches whose offsets are above a base."""
+    return work(above(base, batches))
+
+
 def at_offsets(events: Events, offsets: Iterable[int]) -> Events:
     """Return those of the events that have one of the ``offsets``."""
     if isinstance(events, EventFiles):
         return events._replace(selection=events.selection._replace(offsets=frozenset(offsets)))
+    if isinstance(events, LakesEvents):
+        wanted = list(offsets)
+        own = ([each - part.base for each in wanted] for part in events.parts)
+        rows = (part.rows.where(part.rows["offset"].isin(each)) for part, each in zip(events.parts, own, strict=True))
+        return events._replace(parts=tuple(map(LakeRows, rows, (part.base for part in events.parts))))
     return events.where(events["offset"].isin(list(offsets)))
 
 

@@ -19,19 +19,26 @@ from wanderbus.subscription import Subscription
 
 
 class SparkHistory:
-    """Events that are meant, those of the ``selection``.
+    """Events that are meant, those of the ``selection``, which are found in an ``order`` of columns.
 
     ``records`` reads the records of all at each call: a source of Spark must not be shared by scans with other filters.
     """
 
-    def __init__(self, events: Events, records: Callable[[], DataFrame], selection: Selection) -> None:
+    def __init__(
+        self,
+        events: Events,
+        records: Callable[[], DataFrame],
+        selection: Selection,
+        order: Sequence[str] = ("offset",),
+    ) -> None:
         self.events = events
+        self._order = order
         self._records = records
         self._selection = selection
 
     def matching(self, subscriptions: Iterable[Subscription], work_max: int) -> Iterator[Found]:
         """Return the events that match any of the subscriptions."""
-        return _found(self.events, subscriptions, work_max)
+        return self._found(self.events, subscriptions, work_max)
 
     def count(self, subscriptions: Iterable[Subscription], work_max: int) -> int:
         """Return the number of pairs of an event and a subscription that it matches."""
@@ -41,7 +48,7 @@ class SparkHistory:
         """Return up to ``size`` of the events that match the subscriptions."""
         several = list(subscriptions)
         offsets = [row.offset for row in matches.sample(self.events, several, size, seed, work_max).collect()]
-        return _found(at_offsets(self.events, offsets), several, work_max)
+        return self._found(at_offsets(self.events, offsets), several, work_max)
 
     def undecided(self, subscriptions: Iterable[Subscription], work_max: int) -> int:
         """Return the number of pairs of an event and a subscription that are undecided."""
@@ -66,7 +73,7 @@ class SparkHistory:
         for row in rows.toLocalIterator():
             yield PastDecision(row.offset, row.at_us, row.restricted_by, row.undecided)
 
-
-def _found(events: Events, subscriptions: Iterable[Subscription], work_max: int) -> Iterator[Found]:
-    for row in matches.matching_events(events, subscriptions, work_max).orderBy("offset").toLocalIterator():
-        yield Found(row.offset, row.at_us, bytes(row.event))
+    def _found(self, events: Events, subscriptions: Iterable[Subscription], work_max: int) -> Iterator[Found]:
+        found = matches.matching_events(events, subscriptions, work_max).orderBy(*self._order)
+        for row in found.toLocalIterator():
+            yield Found(row.offset, row.at_us, bytes(row.event), row.user)

@@ -20,7 +20,6 @@ from wanderbus.event import EventId
 from wanderbus.patterns import Pattern, Seen
 from wanderbus.patterns.bounds import Bounds
 from wanderbus.pipeline.history.event_columns import table_of
-from wanderbus.pipeline.history.event_files import EventFiles
 from wanderbus.pipeline.history.queries import attributes_asked
 from wanderbus.pipeline.history.spark_batches import Events, map_batches
 from wanderbus.pipeline.source import ColumnError
@@ -66,7 +65,7 @@ def taking_part(events: Events, pattern: Pattern) -> DataFrame:
     :mod:`wanderbus.pipeline.history.event_columns` describes the others. :class:`ColumnError` for missing columns.
     """
     further = list(_FURTHER)
-    if not isinstance(events, EventFiles):
+    if isinstance(events, DataFrame):
         further = [name for name in further if name in events.columns]
         if "at_us" not in further:
             raise ColumnError("a pattern needs the column 'at_us' of the events")
