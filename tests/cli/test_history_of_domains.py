@@ -32,7 +32,7 @@ Event_ = tuple[str, int]
 
 def record(domain: str, server: str, offset: int, second: float, of: Event_, subject: str = "Price") -> Record:
     """The record of a server of a domain for an event that it accepted, or for one of a foreign domain."""
-    event = Event(subject, {"Value": of[1], "By": of[0]})
+    event = Event(subject, {"Value": of[1], "Source": of[0]})
     where, at_us = {"id": EventId(server, INCARNATIONS[server], offset)}, START_US + int(second * 1e6)
     if of[0] == server:
         return published(event, number=offset, at_us=at_us, user=f"sip:desk@{domain}.example", **where)
@@ -98,7 +98,7 @@ def test_t04_an_event_counts_once_whichever_lakes_have_it(wanderbus: Run) -> Non
     assert wanderbus("alpha beta", "count", "") == ["6"]
     assert wanderbus("beta delta", "count", "") == ["6"]
     assert wanderbus("alpha beta delta", "count", "") == wanderbus("delta beta alpha", "count", "") == ["7"]
-    assert wanderbus("alpha beta delta", "count", "By == a1", "--subject", "Price") == ["4"]
+    assert wanderbus("alpha beta delta", "count", "Source == a1", "--subject", "Price") == ["4"]
     assert wanderbus("alpha beta delta", "count", "", "--subject", "Other") == ["0"]
 
 
@@ -114,7 +114,7 @@ def test_matches_name_the_domain_that_published_and_are_in_order_of_time(wanderb
         ["gamma.example", "beta.example/6"],
         ["delta.example", "delta.example/4"],
     ]
-    assert [line.split(" ")[1] for line in wanderbus("delta beta", "match", "By == c1")] == ["delta.example/3"]
+    assert [line.split(" ")[1] for line in wanderbus("delta beta", "match", "Source == c1")] == ["delta.example/3"]
     row = json.loads(wanderbus("alpha beta", "match", "Value == 9", "--json")[0])
     assert row == {
         "domain": "alpha.example",
@@ -122,7 +122,7 @@ def test_matches_name_the_domain_that_published_and_are_in_order_of_time(wanderb
         "offset": 5,
         "at_us": START_US + 15_000_000,
         "subject": "Price",
-        "attributes": {"Value": 9, "By": "a1"},
+        "attributes": {"Value": 9, "Source": "a1"},
     }
     [alone] = wanderbus("beta", "match", "Value == 9")
     assert alone.startswith("5 ")
@@ -131,8 +131,8 @@ def test_matches_name_the_domain_that_published_and_are_in_order_of_time(wanderb
 @pytest.mark.spark
 def test_bounds_are_those_of_the_row_that_counts(wanderbus: Run) -> None:
     late = "2023-11-14T22:13:30.4Z"  # between the event 2 of a1 and its row in the lake of beta
-    assert wanderbus("alpha beta", "count", "Value == 2 and By == a1", "--from", late) == ["0"]
-    assert wanderbus("beta", "count", "Value == 2 and By == a1", "--from", late) == ["1"]
+    assert wanderbus("alpha beta", "count", "Value == 2 and Source == a1", "--from", late) == ["0"]
+    assert wanderbus("beta", "count", "Value == 2 and Source == a1", "--from", late) == ["1"]
     assert wanderbus("alpha beta", "count", "", "--to", late) == ["1"]
 
 
@@ -161,7 +161,7 @@ def test_a_pattern_over_several_lakes_takes_each_event_once(
     use_session(past_events)
     steps = f"match A: Price (Value = {first}) then B: Price (Value = {second}) within 2 hours"
     lakes = [word for name in ("alpha", "beta", "delta") for word in ("--lake", str(made[name]))]
-    assert run(["pattern", "run", f"pattern p by By {steps} emit done with by = A.By", *lakes]) == 0
+    assert run(["pattern", "run", f"pattern p by Source {steps} emit done with source = A.Source", *lakes]) == 0
     assert len(capsys.readouterr().out.splitlines()) == found
 
 
