@@ -159,7 +159,7 @@ def test_a_pattern_over_several_lakes_takes_each_event_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     use_session(past_events)
-    steps = f"match A: Price (Value = {first}) then B: Price (Value = {second}) within 2 hours"
+    steps = f"match A: Price (Value == {first}) then B: Price (Value == {second}) within 2 hours"
     lakes = [word for name in ("alpha", "beta", "delta") for word in ("--lake", str(made[name]))]
     assert run(["pattern", "run", f"pattern p by Source {steps} emit done with source = A.Source", *lakes]) == 0
     assert len(capsys.readouterr().out.splitlines()) == found

@@ -129,7 +129,7 @@ def keys_in(batch: pa.RecordBatch, lake: DomainLake) -> pa.Table:
     """Return the key of each row of a batch of the lake's events, with ``offset`` and ``is_foreign``."""
     table = pa.Table.from_batches([batch]).select(KEY_SOURCES)
     ending = f"{_FOREIGN}{lake.domain}"
-    is_foreign = pc.ends_with(table["user"], ending) if lake.domain else pa.array([False] * len(table))
+    is_foreign = pc.ends_with(table["user"], ending) if lake.domain else pa.array([False] * len(table), pa.bool_())
     names = pc.utf8_slice_codeunits(table["user"], len(_SCHEME), -len(ending) if lake.domain else None)
     servers = pc.list_element(pc.split_pattern(pc.binary_join_element_wise(table["device"], "", "/"), "/"), 0)
     own = lake.domain or lake.name
