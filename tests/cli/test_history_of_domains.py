@@ -26,23 +26,23 @@ from wanderbus.records import Attached, Record, Started
 START_US = 1_700_000_000_000_000
 INCARNATIONS = {"a1": 7, "b1": 9, "d1": 11, "c1": 13}
 Run = Callable[..., list[str]]
-Event_ = tuple[str, int]
+Accepted = tuple[str, int]
 """Server that accepted an event, and its number there."""
 
 
-def record(domain: str, server: str, offset: int, second: float, of: Event_, subject: str = "Price") -> Record:
+def record(domain: str, server: str, offset: int, second: float, of: Accepted, subject: str = "Price") -> Record:
     """The record of a server of a domain for an event that it accepted, or for one of a foreign domain."""
     event = Event(subject, {"Value": of[1], "Source": of[0]})
-    where, at_us = {"id": EventId(server, INCARNATIONS[server], offset)}, START_US + int(second * 1e6)
+    id, at_us = EventId(server, INCARNATIONS[server], offset), START_US + int(second * 1e6)
     if of[0] == server:
-        return published(event, number=offset, at_us=at_us, user=f"sip:desk@{domain}.example", **where)
+        return published(event, number=offset, at_us=at_us, user=f"sip:desk@{domain}.example", id=id)
     user = f"sip:{DOMAINS[of[0]]}.example@domains.{domain}.example"
     device, epoch = f"{of[0]}/{subject}", INCARNATIONS[of[0]]
-    return published(event, number=of[1], at_us=at_us, user=user, device=device, epoch=epoch, **where)
+    return published(event, number=of[1], at_us=at_us, user=user, device=device, epoch=epoch, id=id)
 
 
 DOMAINS = {"a1": "alpha", "b1": "beta", "d1": "delta", "c1": "gamma"}
-LOGS: dict[str, list[tuple[float, Event_]]] = {
+LOGS: dict[str, list[tuple[float, Accepted]]] = {
     "a1": [(10, ("a1", 2)), (12, ("a1", 3)), (14, ("a1", 4))],
     # The lake of alpha is behind: it lacks the event 9. Nobody gives the lake of gamma, with c1.
     "b1": [(11, ("b1", 2)), (10.5, ("a1", 2)), (12.5, ("a1", 3)), (15, ("a1", 9)), (16, ("c1", 4))],
