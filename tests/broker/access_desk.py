@@ -11,6 +11,7 @@ from wanderbus.broker.messages import (
     ArrivalMatched,
     ArrivalsTaken,
     EventArrived,
+    ForgetPublishes,
     ForwardPublish,
     OrderedInterestChanged,
     PublishAnswered,
@@ -81,3 +82,21 @@ class AccessDesk(Desk):
         """Let an event of ``north`` arrive whose ``N`` is its number."""
         event = Event(subject, {"N": number})
         self.give(EventArrived("north", 5, number, number - 1, EventId("north", 3, number), self.wall_us, event))
+
+
+class ForwardingDesk(AccessDesk):
+    """A server that keeps what it wants its leader to forget."""
+
+    def __init__(self, config: BrokerConfig | None = None) -> None:
+        self.forgotten: list[int] = []
+        super().__init__(config)
+
+    def perform(self, outputs: Sequence[Output]) -> None:
+        for each in outputs:
+            if isinstance(each, ForgetPublishes):
+                self.forgotten += each.requests
+        super().perform(outputs)
+
+    def refuses(self, request: int, limit: str | None = "disk_full") -> None:
+        """Let the leader refuse a forwarded event."""
+        self.give(PublishAnswered(request, None, "no", limit))

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
+from tests.broker.access_desk import NORTHERN, OWN, ForwardingDesk
 from tests.broker.desk import SUBJECT, Desk, raw
 from tests.broker.test_foreign_domains import BETA, foreign
 from tests.broker.test_held_publishes import NORTH as HELD_NORTH
 from tests.broker.test_held_publishes import WEST, LeaderDesk
 from tests.broker.test_publish_for import SOUTH
 from tests.broker.test_server_sessions import Hub, stream
-from wanderbus.broker.messages import DiskFreed, DiskFull, ForgetPublishes, PublishAnswered
-from wanderbus.broker.publish import foreign_order, foreign_publishers
+from wanderbus.broker.messages import DiskFreed, DiskFull
+from wanderbus.broker.publish import foreign_publishers, outbox_orders
+from wanderbus.broker.publish.decisions import Source
+from wanderbus.broker.publish.outbox_orders import OutboxOrders
 from wanderbus.event import Event, EventId
 from wanderbus.limits import EVENT_BYTES_MAX, FORWARDED_BYTES_MAX, HELD_BYTES_MAX, ORIGIN_BYTES_MAX
-from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import (
     NUMBER_USED,
@@ -71,24 +71,6 @@ def numbers(desk: Desk) -> list[int]:
 @pytest.fixture
 def hub() -> Hub:
     return Hub()
-
-
-class ForwardingDesk(AccessDesk):
-    """A server that keeps what it wants its leader to forget."""
-
-    def __init__(self, config: BrokerConfig | None = None) -> None:
-        self.forgotten: list[int] = []
-        super().__init__(config)
-
-    def perform(self, outputs: Sequence[Output]) -> None:
-        for each in outputs:
-            if isinstance(each, ForgetPublishes):
-                self.forgotten += each.requests
-        super().perform(outputs)
-
-    def refuses(self, request: int, limit: str | None = "disk_full") -> None:
-        """Let the leader refuse a forwarded event."""
-        self.give(PublishAnswered(request, None, "no", limit))
 
 
 @pytest.fixture
@@ -209,7 +191,7 @@ def test_an_event_that_another_gateway_has_published_meanwhile_holds_back_nothin
 def test_the_first_device_is_forgotten_if_too_many_have_events_to_send_again(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign_order, "FOREIGN_ORDERS_MAX", 2)
+    monkeypatch.setattr(outbox_orders, "FOREIGN_ORDERS_MAX", 2)
     beta = foreign(hub)
     hub.give(DiskFull())
     hub.send(beta, *[of_beta(1, server=name) for name in ("b1", "b2", "b3")])
@@ -312,3 +294,16 @@ def test_a_refusal_of_the_leader_that_is_final_holds_back_nothing(desk: Forwardi
     assert desk.forgotten == []
     assert [each.number for each in desk.forwarded()] == [1, 2, 3]
     assert [number for number, _ in answers(desk, beta)] == [1, 2]
+
+
+def test_an_event_that_was_accepted_where_its_channel_was_led_holds_back_nothing(hub: Hub) -> None:
+    beta = foreign(hub)
+    link = hub.broker._links.get(beta)
+    assert link is not None
+    orders = OutboxOrders(hub.broker._links)
+    sources = [Source(BETA, "b1/T", 5, n, True, "key", n, 0, is_foreign=True) for n in (1, 2, 3)]
+    orders.refused(link, sources[0], "disk_full")
+    orders.refused(link, sources[1], "disk_full")
+    assert orders.awaited(link, sources[2]) == "disk_full"
+    assert orders.awaited(link, sources[1], accepted=1) is None
+    assert orders.awaited(link, sources[2], accepted=1) == "disk_full"

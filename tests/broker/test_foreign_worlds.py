@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Protocol
 
 import pytest
 
@@ -32,7 +33,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.peers.leader_sessions import LeaderSessions
 from wanderbus.peers.messages import SendOnServerLink, ServerLinkClosed, ServerLinkOpened, ServerMessageReceived
 from wanderbus.protocol import PublishAccepted, PublishRefused
-from wanderbus.records import Published
+from wanderbus.records import Acceptance, Published
 
 EVENTS = 12
 """Events of each device."""
@@ -151,14 +152,38 @@ class Gateway:
         return all(self.first(name) > EVENTS for name in DEVICES)
 
 
-def run(seed: int) -> list[tuple[str, object]]:
-    """Return device and number of each event that the leader has accepted."""
-    random = Random(seed)
-    leader = Hub(BrokerConfig(server="north", publishes_remembered=random.choice([1, 64])))
+class Publishes(Protocol):
+    """A side of a world that publishes the events of two devices."""
+
+    def send(self, name: str) -> None:
+        """Publish the next event of a device, if it may be sent."""
+        ...
+
+    def receive(self) -> None:
+        """Take the answers."""
+        ...
+
+    def move(self, desk: Access, *, closes: bool) -> None:
+        """Go on at another server, or at the same; ``closes`` tells whether the former link is closed."""
+        ...
+
+    def first(self, name: str) -> int:
+        """Return the number of the first event that is not settled."""
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether all events are settled."""
+        ...
+
+
+def run(random: Random, remembered: int, publisher: Callable[[Access], Publishes]) -> list[Acceptance]:
+    """Return the events that the leader has accepted."""
+    leader = Hub(BrokerConfig(server="north", publishes_remembered=remembered))
     servers = [Access(name, leader) for name in ("a", "b")]
     for each in servers:
         each.connect()
-    gateway, is_full = Gateway(servers[0]), False
+    gateway, is_full = publisher(servers[0]), False
     for _ in range(600):
         server = random.choice(servers)
         match random.choices(["send", "up", "down", "break", "move", "disk", "receive"], [30, 30, 20, 2, 2, 4, 12])[0]:
@@ -186,14 +211,14 @@ def run(seed: int) -> list[tuple[str, object]]:
                 pass
         gateway.receive()
     assert gateway.is_done, [gateway.first(name) for name in DEVICES]
-    accepted = [record.acceptance for record in leader.written(Published)]
-    assert {each.user for each in accepted} == {BETA}
-    return [(each.device, each.number) for each in accepted]
+    return [record.acceptance for record in leader.written(Published)]
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_events_of_a_foreign_domain_are_accepted_once_and_in_order(seed: int) -> None:
-    accepted = run(seed)
+    random = Random(seed)
+    accepted = run(random, random.choice([1, 64]), Gateway)
+    assert {each.user for each in accepted} == {BETA}
     for name in DEVICES:
-        numbers = [number for device, number in accepted if device == f"{name}/{NORTHERN}"]
+        numbers = [each.number for each in accepted if each.device == f"{name}/{NORTHERN}"]
         assert numbers == list(range(1, EVENTS + 1))

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
+from tests.broker.access_desk import NORTHERN, OWN, AccessDesk, ForwardingDesk
 from tests.broker.desk import BOB, raw
 from wanderbus import protocol
 from wanderbus.broker.messages import DiskFreed, DiskFull, LinkOpened, MessageArrived, PublishAnswered
@@ -126,6 +126,55 @@ def test_an_event_behind_one_that_this_server_refused_for_a_while_is_not_forward
     desk.give(DiskFreed())
     desk.send(bob, Publish(1, event(1, OWN), outbox=99), Publish(2, event(2), outbox=99))
     assert [each.number for each in desk.forwarded()] == [2]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_x25_events_of_an_outbox_behind_a_refused_one_are_taken_back(is_open: bool) -> None:
+    desk = ForwardingDesk()
+    bob = desk.attach(BOB)
+    desk.send(bob, *[Publish(n, event(n), outbox=99) for n in (1, 2, 3)], Publish(3, event(3)))
+    desk.send(bob, Publish(4, event(4), outbox=98))
+    if not is_open:
+        desk.close(bob)
+    desk.refuses(2)
+    assert desk.forgotten == [3]
+    for request in (1, 4, 5):
+        desk.answered(request)
+    assert "events" not in desk.broker.diagnostics.waiting()
+    refused = [] if not is_open else [(2, False, "disk_full", True), (3, False, "disk_full", True)]
+    assert [each for each in answers(desk, bob) if not each[1]] == refused
+
+
+def test_x25_events_behind_a_refused_one_wait_here_until_it_is_sent_again_on_the_link(desk: AccessDesk) -> None:
+    bob = desk.attach(BOB)
+    desk.send(bob, Publish(1, event(1), outbox=99), Publish(2, event(2), outbox=99))
+    desk.give(PublishAnswered(1, None, "full", "disk_full"))
+    desk.forwarded()
+    desk.send(bob, Publish(3, event(3), outbox=99))
+    assert desk.forwarded() == []
+    assert answers(desk, bob)[-1] == (3, False, "disk_full", True)
+    desk.send(bob, *[Publish(n, event(n), outbox=99) for n in (1, 2, 3)])
+    assert [each.number for each in desk.forwarded()] == [1, 2, 3]
+
+
+def test_x25_nothing_waits_on_a_later_link_of_the_device(desk: AccessDesk) -> None:
+    """Another server may have published the event, and what is behind it."""
+    bob = desk.attach(BOB)
+    desk.send(bob, Publish(1, event(1), outbox=99))
+    desk.give(PublishAnswered(1, None, "full", "disk_full"))
+    desk.close(bob)
+    desk.forwarded()
+    desk.send(desk.attach(BOB), Publish(3, event(3), outbox=99))
+    assert [each.number for each in desk.forwarded()] == [3]
+
+
+def test_x25_nothing_waits_for_an_event_that_is_refused_for_good(desk: AccessDesk) -> None:
+    bob = desk.attach(BOB)
+    large = Event(NORTHERN, {"N": "x" * EVENT_BYTES_MAX})
+    desk.send(bob, Publish(1, event(1), outbox=99))
+    desk.give(PublishAnswered(1, None, "full", "disk_full"))
+    desk.send(bob, Publish(1, large, outbox=99), Publish(2, event(2), outbox=99))
+    assert [each.number for each in desk.forwarded()] == [1, 2]
 
 
 def test_an_event_that_another_server_sends_to_the_wrong_leader_is_not_forwarded(desk: AccessDesk) -> None:

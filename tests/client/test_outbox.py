@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from tests.client.town import Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
-from wanderbus.client.machine.outbox import RETRY_S_MAX, RETRY_S_MIN, WINDOW, OutboxNumbers, passes
+from wanderbus.client.machine.outbox import RETRY_S_MAX, RETRY_S_MIN, WINDOW, OutboxNumbers
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.protocol.outbox_order import is_temporary
 
 EPOCH = 99
 
@@ -57,7 +58,7 @@ def test_x25_no_more_are_under_way_than_the_broker_remembers() -> None:
     ],
 )
 def test_g20_only_want_of_room_passes(limit: str | None, later: bool) -> None:
-    assert passes(limit) is later
+    assert is_temporary(limit) is later
     outbox = OutboxNumbers([1])
     assert outbox.next(0.0) == 1
     assert outbox.settled(1, limit, 0.0) is not later

@@ -84,7 +84,9 @@ def test_an_event_of_a_type_that_is_not_received_is_passed_over() -> None:
     assert one.counts == {"not_received": 1}
 
 
-@pytest.mark.parametrize(("limit", "kind"), [(None, "refused"), (protocol.NUMBER_USED, "repeated")])
+@pytest.mark.parametrize(
+    ("limit", "kind"), [(None, "refused"), ("event_bytes_max", "refused"), (protocol.NUMBER_USED, "repeated")]
+)
 def test_a_final_refusal_ends_the_event(limit: str | None, kind: str) -> None:
     one = imports()
     one.received(event(1), WALL_US, 0.0)

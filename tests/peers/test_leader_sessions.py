@@ -291,47 +291,6 @@ def test_a_repeat_of_an_answered_publish_is_sent_before_later_ones_of_its_publis
     assert south.taken()[2:] == [publish_for(2, 9), publish_for(4, 1, outbox=6), publish_for(3, 2, outbox=6)]
 
 
-def refusal(request: int) -> protocol.PublishRefused:
-    """A temporary refusal of an event of an outbox."""
-    return protocol.PublishRefused(request, "full", "disk_full", outbox=True)
-
-
-def test_an_event_behind_a_refused_one_of_an_outbox_is_refused_when_the_link_fails(south: South) -> None:
-    south.attached()
-    south.publish(1, 1, outbox=6)
-    south.publish(2, 2, outbox=6)
-    south.publish(3, 1)
-    assert south.answers("north", refusal(1)) == [PublishAnswered(1, None, "full", "disk_full")]
-    assert [(each.request, each.limit) for each in south.close()] == [(2, "disk_full")]
-    south.open()
-    assert south.taken()[2:] == [publish_for(3, 1)]
-
-
-def test_an_event_behind_a_refused_one_does_not_overtake_its_repeat_while_there_is_no_link(south: South) -> None:
-    south.attached()
-    south.publish(1, 1, outbox=6)
-    south.publish(2, 2, outbox=6)
-    south.answers("north", refusal(1))
-    assert [(each.request, each.limit) for each in south.close()] == [(2, "disk_full")]
-    (late,) = south.publish(3, 3, outbox=6)
-    assert (late.request, late.limit) == (3, "disk_full")
-    south.publish(4, 1, outbox=6)
-    south.publish(5, 2, outbox=6)
-    south.open()
-    assert south.taken()[2:] == [publish_for(4, 1, outbox=6), publish_for(5, 2, outbox=6)]
-
-
-def test_a_refused_event_that_is_published_at_another_leader_holds_nothing_up(south: South) -> None:
-    """Its group has moved, and the next events of the outbox are of another group."""
-    south.attached()
-    south.attached("east")
-    south.publish(1, 1, outbox=6)
-    south.answers("north", refusal(1))
-    assert [each.limit for each in south.publish(2, 2, outbox=6)] == ["disk_full"]
-    assert south.publish(3, 1, "East", outbox=6) == []
-    assert south.publish(4, 2, outbox=6) == []
-
-
 def test_a_publish_that_another_leader_gets_is_not_repeated(south: South) -> None:
     south.attached()
     south.publish(1, 1)
@@ -340,13 +299,6 @@ def test_a_publish_that_another_leader_gets_is_not_repeated(south: South) -> Non
     south.close()
     south.open()
     assert south.taken()[2:] == [publish_for(2, 2)]
-
-
-def test_a_final_refusal_holds_nothing_up(south: South) -> None:
-    south.attached()
-    south.publish(1, 1, outbox=6)
-    south.answers("north", protocol.PublishRefused(1, "not permitted", outbox=True))
-    assert south.publish(2, 2, outbox=6) == []
 
 
 # Interest -------------------------------------------------------------------------------------------------------

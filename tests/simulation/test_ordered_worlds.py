@@ -32,12 +32,12 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.publish import acceptance, delivery, outbox_orders
 from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.state import engine_events, replays, state
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import LeaderRow, SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.publisher_filter import PublisherFilter
 from wanderbus.event import EventId
 from wanderbus.peers import leader_sessions
@@ -162,7 +162,7 @@ def hold_nothing_up_on_a_link(patch: Patch) -> None:
 
 
 def hold_nothing_up_over_a_link(patch: Patch) -> None:
-    patch.setattr(LeaderSession, "_is_in_turn", lambda self, publish: True)
+    patch.setattr(Forwarding, "_hold_back", lambda self, refused, limit, is_foreign: None)
 
 
 def match_no_ancestors(patch: Patch) -> None:
@@ -248,12 +248,6 @@ def tell_the_engine_of_no_parents(patch: Patch) -> None:
         self.parents = {}
 
     patch.setattr(EngineEvents, "__init__", began)
-
-
-def forget_what_other_leaders_refused(patch: Patch) -> None:
-    """An event that was refused for now is held back, though its leader accepts no later one before it."""
-    emptied = property(lambda self: set(), lambda self, value: None)
-    patch.setattr(Conversation, "_refused_for_now", emptied, raising=False)
 
 
 def drop_up_to_the_last_lost_event(patch: Patch) -> None:
@@ -370,8 +364,8 @@ SABOTAGES = [
     (recognise_no_repeat, "was accepted as", range(1, 4)),
     (take_a_repeat_for_another_event, "no device is a copy", range(1, 2)),
     (hold_nothing_up_on_a_link, "was accepted after number", range(37, 38)),
-    (hold_nothing_up_over_a_link, "was accepted after number", range(13, 14)),
-    (hold_nothing_up_over_a_link, "no device is a copy", range(13, 14)),
+    (hold_nothing_up_over_a_link, "was accepted after number", range(14, 15)),
+    (hold_nothing_up_over_a_link, "no device is a copy", range(14, 15)),
     (match_no_ancestors, " is for ", range(1, 2)),
     (compare_nothing_on_a_new_link, "which wants", range(5, 6)),
     (ask_for_nothing_again, "has missed", range(7, 8)),
@@ -397,7 +391,6 @@ SABOTAGES = [
     (read_nothing_when_effective, "has not caught up", range(1, 2)),
     (pass_over_an_event_behind_each_piece, "lacks", range(21, 22)),
     (end_a_past_whose_leader_is_away, "although", range(1, 2)),
-    (forget_what_other_leaders_refused, "waits for answers", range(60, 61)),
     (drop_up_to_the_last_lost_event, "has missed", range(147, 148)),
 ]
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from wanderbus.broker.publish.foreign_order import ForeignOrder
 from wanderbus.broker.queues.queue_items import Item, Queued
 from wanderbus.protocol.outbox_order import OutboxOrder
 from wanderbus.tokens import TokenBucket
@@ -88,7 +87,7 @@ class Link(msgspec.Struct):
     pace: TokenBucket | None = None
     outbox_order: OutboxOrder[str, str] | None = None
     """Events of outboxes that were refused temporarily, with the bounds that they met; None while there are none."""
-    foreign_order: ForeignOrder | None = None
+    foreign_order: OutboxOrder[tuple[str, int], str] | None = None
     """The same for devices of foreign domains, each in each of its epochs."""
     whole: OpenReader | None = None
     """Reader of the whole session, in the order of its numbers, if a server or a foreign domain is at the other end;

@@ -16,6 +16,7 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.messages import LinkClosed, LinkOpened, MessageArrived
+from wanderbus.broker.publish.outbox_orders import holds_back
 from wanderbus.broker.servers.server_users import domain_user
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import EventId
@@ -122,10 +123,10 @@ class Imports:
         if isinstance(message, protocol.PublishAccepted):
             self._done(message.number, "published", result)
         elif isinstance(message, protocol.PublishRefused):
-            if message.limit is None:
-                self._done(message.number, "refused", result)
-            elif message.limit == protocol.NUMBER_USED:
+            if message.limit == protocol.NUMBER_USED:
                 self._done(message.number, "repeated", result)
+            elif not holds_back(message.limit, is_foreign=True):
+                self._done(message.number, "refused", result)
             elif (one := self._requests.get(message.number)) is not None:
                 one.is_published = False
                 self._held.add(one.device)

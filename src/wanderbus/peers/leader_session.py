@@ -23,7 +23,6 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
-from wanderbus.broker.servers.server_users import is_any_domain
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Position
@@ -31,7 +30,7 @@ from wanderbus.peers.leader_interest import LeaderInterest
 from wanderbus.peers.messages import CloseServerLink, SendOnServerLink
 from wanderbus.peers.parts import AboutServers
 from wanderbus.protocol.domains import GroupLeaders, GroupPublishers
-from wanderbus.protocol.outbox_order import OUT_OF_TURN, OutboxOrder, in_turn
+from wanderbus.protocol.outbox_order import in_turn
 from wanderbus.protocol.session_stream import SessionStream
 
 SESSION = "default"
@@ -82,8 +81,6 @@ class LeaderSession:
         """Publishes without an answer, by request."""
         self._questions: dict[int, str] = {}
         """Channels that the requests without an answer are about, by number."""
-        self._order: OutboxOrder[tuple[str, str], str] = OutboxOrder()
-        """Temporarily refused events of the outboxes of devices, with the bounds."""
 
     @property
     def link(self) -> int | None:
@@ -111,18 +108,13 @@ class LeaderSession:
         return Position(self.position.epoch, self.position.number) if self.position.number else None
 
     def closed(self) -> None:
-        """Wait for the next link; refuse what is behind a refused event of its outbox, since it would overtake that.
-
-        Requests about channels are refused, too: who made them can decide whether to wait.
-        """
+        """Wait for the next link; refuse requests about channels: who made them can decide whether to wait."""
         if self._link is not None:
             self._outputs.append(LeaderLinkChanged(self.leader, None))
         self._link = None
         self.interest.end()
         for number in list(self._questions):
             self._refuse(number)
-        for each in list(self._publishes.values()):
-            self._is_in_turn(each)
 
     def send(self, messages: list[protocol.AgentMessage]) -> None:
         """Send messages in order; without a link they are lost, since the next one starts from the beginning."""
@@ -132,18 +124,12 @@ class LeaderSession:
     def publish(self, publish: protocol.PublishFor) -> None:
         """Publish an event of a device at the leader; it is repeated on each new link until it is answered."""
         self._publishes[publish.request] = publish
-        if self._is_in_turn(publish):
-            self.send([publish])
+        self.send([publish])
 
     def forget(self, requests: Iterable[int]) -> None:
         """Wait no longer for the answers to these publishes."""
         for request in requests:
             self._publishes.pop(request, None)
-
-    def sent_again(self, publish: protocol.PublishFor) -> None:
-        """Let other events of an outbox follow one that this leader has refused: it is published, here or elsewhere."""
-        if publish.is_outbox:
-            self._order.sent_again((publish.user, publish.device), publish.number)
 
     def ask(self, request: protocol.ListEvents | protocol.MoveGroup) -> None:
         """Pass a request about a channel to the leader, or refuse it if there is no link."""
@@ -277,25 +263,6 @@ class LeaderSession:
         self._on_answer(protocol.RequestRefused(number, reason))
 
     def _on_publish_refused(self, message: protocol.PublishRefused) -> None:
-        publish = self._publishes.pop(message.number, None)
-        if publish is None:
-            return
-        # The broker here holds back what a foreign domain sends: its next gateway may go on at another server.
-        if publish.is_outbox and message.limit is not None and not is_any_domain(publish.user):
-            self._order.refused((publish.user, publish.device), publish.number, message.limit)
-        self._outputs.append(PublishAnswered(message.number, None, message.reason, message.limit))
-
-    def _is_in_turn(self, publish: protocol.PublishFor) -> bool:
-        """Return whether no earlier event of the outbox was refused temporarily; refuse the event otherwise.
-
-        The leader does so too, for one link; a refusal and the events behind it may be on different links.
-        """
-        if not publish.is_outbox:
-            return True
-        event = (publish.user, publish.device), publish.number
-        if (limit := self._order.before(*event)) is None:
-            self._order.sent_again(*event)
-            return True
-        del self._publishes[publish.request]
-        self._outputs.append(PublishAnswered(publish.request, None, OUT_OF_TURN, limit))
-        return False
+        """Pass a refusal on; the broker here takes back at once what it has published behind the event (0167)."""
+        if self._publishes.pop(message.number, None) is not None:
+            self._outputs.append(PublishAnswered(message.number, None, message.reason, message.limit))

@@ -164,8 +164,6 @@ class LeaderSessions:
                     lineage = self._channels.lineage(subject)
                     session.send(session.interest.event_arrived(lineage, is_matched=is_matched))
                 case ForwardPublish(leader=leader, publish=publish):
-                    for each in self._sessions.values():
-                        each.sent_again(publish)
                     self._sessions[leader].publish(publish)
                 case ForgetPublishes(leader=leader, requests=requests):
                     self._sessions[leader].forget(requests)

@@ -10,7 +10,6 @@ from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.groups.group_loads import GroupLoads
-from wanderbus.broker.publish import outbox_orders
 from wanderbus.broker.publish.acceptance import (
     accept,
     accepted_as,
@@ -22,6 +21,7 @@ from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.publish.foreign_publishers import ForeignPublishers
 from wanderbus.broker.publish.former_servers import FormerServers
 from wanderbus.broker.publish.held_publishes import HeldPublishes, PublisherMessage
+from wanderbus.broker.publish.outbox_orders import OutboxOrders
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
@@ -70,6 +70,7 @@ class Publishing:
         self._former = former
         self._loads = loads
         self._foreign = ForeignPublishers(basics.state)
+        self._orders = OutboxOrders(basics.links)
         former.serve_by(self.publish)
         self._offered: dict[int, tuple[PublisherMessage, Source, Offered]] = {}
         """Coming messages that were read already, and the publisher and event of each, by object identity."""
@@ -107,7 +108,7 @@ class Publishing:
         else:
             _, source, one = read
         event, state = one.event, self._state
-        awaited = outbox_orders.awaited(link, source)
+        awaited = self._orders.awaited(link, source)
         is_led_elsewhere = self._forwarding.is_led_elsewhere(event.subject)
         # Another server may know before this one that this one is to lead the channel.
         if is_led_elsewhere and not (link.is_server and self._settled.is_paused(event.subject)):
@@ -124,7 +125,7 @@ class Publishing:
             return
         publisher = self._publisher(source, event.subject)
         if awaited is not None and source.is_foreign and publisher is not None and publisher.epoch == source.epoch:
-            awaited = outbox_orders.awaited(link, source, publisher.number)
+            awaited = self._orders.awaited(link, source, publisher.number)
         known = publisher, state.next_id, self._conditions, state.identity
         decided = accept(one, source, awaited, *known)
         if type(decided) is Acceptance and (group := self._moved_group(event.subject)) is not None:
@@ -134,7 +135,7 @@ class Publishing:
             return
         if type(decided) is Acceptance and source.is_foreign and publisher is None:
             decided = self._foreign.refusal(source.user, source.key) or decided
-        outbox_orders.sent_again(link, source)
+        self._orders.sent_again(link, source)
         if type(decided) is Rejected:
             self._refuse(link, source, decided.reason, decided.limit)
             return
@@ -248,13 +249,12 @@ class Publishing:
         if link.is_server and self._moved_group(one.event.subject) is not None:
             return  # its server was sent the present leader before, and publishes it there
         if awaited is not None:
-            rejected: Rejected | None = Rejected(OUT_OF_TURN, awaited)
-        else:
-            rejected = self._forwarding.refusal(link, source, one, self._conditions)
-        if rejected is not None:
+            self._refuse(link, source, OUT_OF_TURN, awaited)
+            return
+        self._orders.sent_again(link, source)
+        if (rejected := self._forwarding.refusal(link, source, one, self._conditions)) is not None:
             self._refuse(link, source, rejected.reason, rejected.limit)
             return
-        outbox_orders.sent_again(link, source)
         self._forwarding.forward(link, source, one)
 
     def _publisher(self, source: Source, subject: str) -> PublisherRow | None:
@@ -322,8 +322,9 @@ class Publishing:
             self._answer(link, source, repeated.id)
 
     def _answer(self, link: Link, source: Source, identity: EventId) -> None:
+        self._orders.accepted(link, source)
         self._links.send(link, protocol.PublishAccepted(source.request, identity, source.is_outbox))
 
     def _refuse(self, link: Link, source: Source, reason: str, limit: str | None = None) -> None:
-        outbox_orders.refused(link, source, limit)
+        self._orders.refused(link, source, limit)
         self._links.send(link, protocol.PublishRefused(source.request, reason, limit, source.is_outbox))

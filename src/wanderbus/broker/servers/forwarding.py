@@ -19,7 +19,7 @@ from wanderbus.broker.publish import outbox_orders
 from wanderbus.broker.publish.acceptance import permission_refusal
 from wanderbus.broker.publish.decisions import Conditions, Offered, Rejected, Source
 from wanderbus.broker.readers import Link
-from wanderbus.broker.servers.forwarded_publish import ForwardedPublish, PublishId
+from wanderbus.broker.servers.forwarded_publish import ForwardedPublish
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.limits import FORWARDED_BYTES_MAX
 from wanderbus.protocol.outbox_order import OUT_OF_TURN, in_turn
@@ -41,7 +41,8 @@ class Forwarding:
         self._channels = basics.channels
         self._requests = 0
         self._waiting: dict[int, ForwardedPublish] = {}
-        self._request_of: dict[PublishId, int] = {}
+        self._request_of: dict[tuple[str, int], dict[int, int]] = {}
+        """Requests of the waiting events by number, of each publisher in each of its epochs."""
         self._bytes_of: Counter[str] = Counter()
         """Bytes of the waiting events of each device."""
         self._troubles: dict[str, str] = {}
@@ -67,26 +68,25 @@ class Forwarding:
             return Rejected(f"{leader} leads the channel of {subject!r}, not {here}; compare the domain files")
         if refusal := permission_refusal(source, offered, now):
             return refusal
-        if _id(source) not in self._request_of and self._bytes_of[link.key] >= FORWARDED_BYTES_MAX:
+        if self._request(source) is None and self._bytes_of[link.key] >= FORWARDED_BYTES_MAX:
             reason = "too many events wait for the servers that lead their channels; try again later"
             return Rejected(reason, "forwarded_bytes_max")
         return offered.rejected
 
     def forward(self, link: Link, source: Source, offered: Offered) -> None:
         """Send an event of the device on ``link`` to the leader of its channel, unless it is on its way already."""
-        identity = _id(source)
-        if (request := self._request_of.get(identity)) is not None:
+        if (request := self._request(source)) is not None:
             self._waiting[request] = self._waiting[request]._replace(link=link.link, number=source.request)
             return
         request = self._requests = self._requests + 1
         size = _EVENT_BYTES + len(offered.encoded)
-        self._request_of[identity] = request
+        self._request_of.setdefault((source.key, source.epoch), {})[source.number] = request
         leader = "" if self._channels is None else self._channels.leader(offered.event.subject)
         publisher = source.user, source.device, source.epoch, source.number
         raw = msgspec.Raw(offered.encoded)
         publish = protocol.PublishFor(request, *publisher, raw, source.received_us, source.is_outbox)
         self._waiting[request] = ForwardedPublish(
-            identity,
+            (source.key, source.epoch, source.number),
             link.link,
             source.request,
             source.is_outbox,
@@ -114,9 +114,10 @@ class Forwarding:
         forwarded = self._take(given.request)
         if (link := self._links.get(forwarded.link)) is not None:
             self._pass_on(link, forwarded, given)
-        is_refused = given.id is None and outbox_orders.holds_back(given.limit)
-        if is_refused and self._servers.is_foreign(forwarded.publish.user):
-            self._hold_back(forwarded, given)
+        is_foreign = self._servers.is_foreign(forwarded.publish.user)
+        is_refused = given.id is None and outbox_orders.holds_back(given.limit, is_foreign=is_foreign)
+        if is_refused and forwarded.is_outbox:
+            self._hold_back(forwarded, str(given.limit), is_foreign=is_foreign)
 
     def _pass_on(self, link: Link, forwarded: ForwardedPublish, given: PublishAnswered) -> None:
         number, is_outbox = forwarded.number, forwarded.is_outbox
@@ -125,23 +126,22 @@ class Forwarding:
         else:
             self._links.send(link, protocol.PublishRefused(number, given.reason, given.limit, is_outbox))
 
-    def _hold_back(self, refused: ForwardedPublish, given: PublishAnswered) -> None:
-        """Refuse what a device of a foreign domain has published behind an event that its leader has refused.
+    def _hold_back(self, refused: ForwardedPublish, limit: str, *, is_foreign: bool) -> None:
+        """Refuse what an outbox has published behind an event that its leader has refused.
 
-        The leader does so too, for one link between the servers. The next gateway may use another server, so nothing
-        of this may be sent on a later link.
+        The leader does so too, for one link between the servers. The device may go on at another server, or the next
+        gateway, so nothing of this may be sent on a later link.
         """
         key, epoch, number = refused.id
-        if (link := self._links.get(refused.link)) is not None and link.is_foreign:
-            outbox_orders.refused_foreign(link, (key, epoch), number, given.limit)
+        if (link := self._links.get(refused.link)) is not None:
+            outbox_orders.hold_back(link, (key, epoch), number, limit, is_foreign=is_foreign)
         later: dict[str, list[int]] = {}
-        for request, each in list(self._waiting.items()):
-            if each.id[:2] == (key, epoch) and each.id[2] > number:
-                behind = self._take(request)
-                later.setdefault(behind.leader, []).append(request)
-                if (waiting := self._links.get(behind.link)) is not None:
-                    answer = protocol.PublishRefused(behind.number, OUT_OF_TURN, given.limit, behind.is_outbox)
-                    self._links.send(waiting, answer)
+        for request in [each for at, each in self._request_of.get((key, epoch), {}).items() if at > number]:
+            behind = self._take(request)
+            later.setdefault(behind.leader, []).append(request)
+            if (waiting := self._links.get(behind.link)) is not None:
+                answer = protocol.PublishRefused(behind.number, OUT_OF_TURN, limit, behind.is_outbox)
+                self._links.send(waiting, answer)
         for leader, several in later.items():
             self._journal.emit_now(ForgetPublishes(leader, tuple(several)))
 
@@ -164,10 +164,18 @@ class Forwarding:
             self._journal.emit_now(ForgetPublishes(leader, tuple(several)))
         return found
 
+    def _request(self, source: Source) -> int | None:
+        """Return the request of an event that waits for an answer already, None if it does not."""
+        return self._request_of.get((source.key, source.epoch), {}).get(source.number)
+
     def _take(self, request: int) -> ForwardedPublish:
         """Remove an event that waits for an answer."""
         forwarded = self._waiting.pop(request)
-        del self._request_of[forwarded.id]
+        key, epoch, number = forwarded.id
+        requests = self._request_of[key, epoch]
+        del requests[number]
+        if not requests:
+            del self._request_of[key, epoch]
         self._bytes_of[forwarded.device] -= forwarded.size
         if not self._bytes_of[forwarded.device]:
             del self._bytes_of[forwarded.device]
@@ -197,7 +205,3 @@ class Forwarding:
             self._links.send(
                 link, protocol.PublishesWait(protocol.shortened(f"{leader}, which leads their channels: {reason}"))
             )
-
-
-def _id(source: Source) -> PublishId:
-    return source.key, source.epoch, source.number

@@ -135,11 +135,6 @@ def domain_of(user: str, domain: str) -> str | None:
     return user.removeprefix("sip:").removesuffix(ending) if user.endswith(ending) else None
 
 
-def is_any_domain(user: str) -> bool:
-    """Return whether ``user`` stands for a foreign domain at the servers of whatever domain."""
-    return "@domains." in user
-
-
 def domain_user(name: str, domain: str) -> str:
     """Return the user of the foreign domain ``name`` at the servers of ``domain``."""
     return f"sip:{name}@domains.{domain}"

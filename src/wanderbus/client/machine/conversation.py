@@ -31,7 +31,6 @@ from wanderbus.client.machine.messages import (
     SubscriptionNotRead,
     SubscriptionOver,
 )
-from wanderbus.client.machine.outbox import passes
 from wanderbus.client.machine.subscription_readers import SubscriptionReaders, Unacknowledged, read_message
 from wanderbus.client.machine.subscription_records import Decision, SubscriptionReader
 from wanderbus.errors import RemoteProtocolError
@@ -40,7 +39,7 @@ from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.machine import Output
 from wanderbus.protocol import presentation
 from wanderbus.protocol.domains import GroupLeaders, GroupPublishers
-from wanderbus.protocol.outbox_order import OutboxOrder
+from wanderbus.protocol.outbox_order import OutboxOrder, is_temporary
 from wanderbus.protocol.session_stream import SessionStream
 
 if TYPE_CHECKING:
@@ -372,7 +371,7 @@ class Conversation:
     def _refused(self, refused: protocol.PublishRefused) -> PublishSettled:
         number, outbox, limit = refused.number, refused.outbox, refused.limit
         settled = PublishSettled(number, None, refused.reason, outbox=outbox, limit=limit)
-        if outbox and passes(limit):
+        if outbox and is_temporary(limit):
             self._refused_for_now.add(number)
             self._order.refused(outbox, number, settled)
         elif outbox:

@@ -13,34 +13,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from wanderbus.protocol import NUMBER_USED
+from wanderbus.protocol.outbox_order import is_temporary
 
 WINDOW: Final = 512
 """Most numbers from the oldest stored event to the newest sent one: fewer than the broker remembers."""
 
-_LATER: Final = (
-    NUMBER_USED,
-    "disk_full",
-    "forwarded_bytes_max",
-    "routes_unknown",
-    "advertisement_pending",
-    "user_filter_work_per_s",
-)
-"""Limits of temporary refusals, besides those of queues."""
-
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 30.0
 """Shortest and longest pause before a temporarily refused event is sent again; it doubles each time."""
-
-
-def passes(limit: str | None) -> bool:
-    """Return whether a refusal for ``limit`` is temporary: no space on disk, in a queue or on the way to its server.
-
-    An event whose number was used is accepted in another epoch.
-
-    An event is also accepted later if its server does not know its destinations yet, its advertisement does not count
-    yet, or it cannot be compared with the advertisements yet.
-    """
-    return limit is not None and (limit in _LATER or "queue" in limit)
 
 
 class OutboxNumbers:
@@ -100,7 +80,7 @@ class OutboxNumbers:
         self._in_flight.discard(number)
         if limit == NUMBER_USED:
             self._is_number_used = True
-        if passes(limit):
+        if is_temporary(limit):
             heapq.heappush(self._unsent, number)
             if self._retry_at is None:
                 self._pause_s = min(2 * self._pause_s or RETRY_S_MIN, RETRY_S_MAX)
