@@ -16,6 +16,7 @@ from wanderbus.broker.messages import (
     ArrivalsWanted,
     DiskFreed,
     DiskFull,
+    DomainEventsLost,
     EventArrived,
     LeaderEventsLost,
     LinkOpened,
@@ -333,6 +334,48 @@ def test_a_loss_concerns_the_users_subscriptions_to_channels_of_that_leader() ->
     rows = desk.broker.state.subscriptions
     assert sorted(rows[each].subscription.subject for each in lost) == ["*", "Down", NORTHERN]
     assert not desk.broker.state.sessions_of(server_user("east", "example.org"))[0].dropped
+
+
+def gaps(desk: AccessDesk, link: int) -> list[tuple[str, str]]:
+    """Subject and reason of each loss that a device reads about."""
+    rows = desk.broker.state.subscriptions
+    return sorted(
+        (rows[loss.subscription].subscription.subject, loss.reason)
+        for gap in desk.received(link, NotifyGap)
+        for loss in gap.lost
+    )
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_m01_a_loss_of_a_foreign_domain_is_a_gap_for_subscriptions_to_its_subjects(is_full: bool) -> None:
+    desk = AccessDesk()
+    desk.give(LinkOpened(50, server_user("east", "example.org"), "server", is_server=True))
+    desk.send(50, Attach(1, "default", None, keep=True), Subscribe(1, "*", "", None, (), False))
+    alice = desk.attach()
+    for number, subject in enumerate((NORTHERN, OWN, "*", "Down"), 1):
+        desk.send(alice, Subscribe(number, subject, "", None, (), False))
+    (session,) = desk.broker.state.sessions_of(ALICE)
+    desk.read(alice, *session.subscriptions)
+    if is_full:
+        desk.give(DiskFull())
+    desk.give(DomainEventsLost("beta", frozenset({OWN, "*", "Other"})))
+    if is_full:
+        assert gaps(desk, alice) == []
+        desk.give(DiskFreed())
+    assert gaps(desk, alice) == [("*", "domain_events_lost"), (OWN, "domain_events_lost")]
+    assert not desk.broker.state.sessions_of(server_user("east", "example.org"))[0].dropped
+    desk.give(DomainEventsLost("beta", frozenset({"Other"})))
+    assert len(desk.written(records.EventsLost)) == 1
+
+
+def test_m01_a_loss_of_a_foreign_domain_concerns_its_subjects_alone_where_channels_have_moved() -> None:
+    desk = AccessDesk()
+    alice = desk.attach()
+    server = desk.broker.state.servers[desk.broker.state.server]
+    server.has_moved = True
+    desk.subscribed(alice, subject=OWN)
+    desk.give(DomainEventsLost("beta", frozenset({"Other"})))
+    assert gaps(desk, alice) == []
 
 
 @given(

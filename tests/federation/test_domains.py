@@ -9,6 +9,8 @@ import pytest
 from tests.federation.domains import Domains, received
 from wanderbus.federation.routing_messages import Method
 from wanderbus.federation.wire import EventForwarded, EventsTaken, decode
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.subscription import QueuePolicy
 
 THREE = {"alpha": ["a1", "a2"], "beta": ["b1"], "gamma": ["g1", "g2"]}
 
@@ -268,3 +270,29 @@ def test_words_of_other_domains_wait_until_all_interest_is_known(domain: str, me
         domains.publish(publisher, 1, 2, subject=subject)
     assert {subject: received(each) for subject, each in readers.items()} == {"T": [1, 2], "X": [1, 2]}
     assert domains.problems() == []
+
+
+def lossy(servers: dict[str, list[str]]) -> Domains:
+    """Domains of which one loses all but three events that wait for the other; only ``T`` and ``U`` are shared."""
+    queue = QueuePolicy(notifications_max=3, bytes_max=2**20, when_full="drop_oldest")
+    config = BrokerConfig(sweep_s=None, federated=True, queue=queue)
+    shared = {("alpha", "beta"): frozenset({"T"}), ("beta", "alpha"): frozenset({"T", "U"})}
+    return Domains(servers, config=config, shared=shared)
+
+
+@pytest.mark.parametrize("server", ["b1", "b2"])
+def test_m01_users_at_every_server_read_a_gap_for_what_another_domain_has_lost(server: str) -> None:
+    domains = lossy({"alpha": ["a1"], "beta": ["b1", "b2"]})
+    reader, every = domains.subscriber(server, "reader"), domains.subscriber(server, "every", "*")
+    other = domains.subscriber(server, "other", "U")
+    publisher = domains.device("a1", "publisher")
+    domains.publish(publisher, 0)
+    domains.foreign_links.partition({"alpha/a1": 1})
+    domains.publish(publisher, *range(1, 10))
+    domains.foreign_links.partition({})
+    domains.wait()
+    assert sorted(received(reader)) == sorted(received(every)) == [-1, 0, 7, 8, 9]
+    assert received(other) == []
+    (gap,) = [item for items in reader.items.values() for item in items if item.id is None]
+    assert "domain_events_lost" in gap.text
+    assert len(domains.nodes["b2"].lost) == len(domains.nodes["b1"].lost) == 1

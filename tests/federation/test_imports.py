@@ -12,7 +12,8 @@ from wanderbus.broker.messages import LinkClosed, LinkOpened, MessageArrived
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId
 from wanderbus.federation.imported import Imported
-from wanderbus.federation.imports import LOSSES_AT_ONCE_MAX, RETRY_S, WAITING_MAX, Imports
+from wanderbus.federation.imports import RETRY_S, WAITING_MAX, Imports
+from wanderbus.federation.loss_reports import PAUSE_S
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
 from wanderbus.limits import NUMBER_MAX
 
@@ -145,7 +146,7 @@ def test_a_loss_is_acknowledged_and_counted() -> None:
     one = imports()
     lost = EventsLost("a1", 9, 5, 5, "notifications_max")
     result = one.received(lost, WALL_US, 0.0)
-    assert (result.lost, result.taken) == ([lost], [EventsTaken("a1", 9, 5)])
+    assert (result.lost, result.taken, result.report_at) == (lost, [EventsTaken("a1", 9, 5)], PAUSE_S)
     assert one.counts == {"lost": 5}
 
 
@@ -202,8 +203,16 @@ def test_servers_that_a_domain_names_are_counted_over_all_links() -> None:
 def test_losses_are_counted_and_reported_now_and_then() -> None:
     one = imports()
     results = [one.received(EventsLost("a1", 9, each, NUMBER_MAX, ""), WALL_US, 0.0) for each in range(1, 100)]
-    assert sum(len(each.lost) for each in results) == LOSSES_AT_ONCE_MAX
+    assert [(each.lost is not None, each.report_at) for each in results] == [(True, PAUSE_S), *[(False, None)] * 98]
     assert all(each.taken for each in results)
+    late = one.losses_due(PAUSE_S)
+    assert (late.lost, late.report_at) == (EventsLost("a1", 9, 99, NUMBER_MAX, ""), 2 * PAUSE_S)
+    assert one.losses_due(2 * PAUSE_S) == Imported()
+    again = EventsLost("a2", 9, 1, 1, "log_keep")
+    assert one.received(again, WALL_US, 2 * PAUSE_S).lost == again
+    for number, count in ((2, 3), (3, 4)):
+        one.received(EventsLost("a2", 9, number, count, "log_keep"), WALL_US, 2 * PAUSE_S)
+    assert one.losses_due(3 * PAUSE_S).lost == EventsLost("a2", 9, 3, 7, "log_keep")
     assert one.counts == {"lost": NUMBER_MAX}
 
 

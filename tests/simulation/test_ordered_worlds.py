@@ -153,7 +153,7 @@ def take_a_repeat_for_another_event(patch: Patch) -> None:
 
 
 class _NoOrder(OutboxOrder[Any, Any]):
-    def before(self, outbox: Any, number: int) -> None:
+    def before(self, outbox: Any, number: int, *, epoch: int = 0) -> None:
         return None
 
 

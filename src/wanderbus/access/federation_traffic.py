@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wanderbus.access.federation_parts import FEDERATION, FOREIGN_LINKS, FederationParts
-from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.messages import DomainEventsLost, LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.signals import BrokerInput, ForFederation
 from wanderbus.composition import Composition
 from wanderbus.federation.circuit_messages import FEDERATION_PREFIX
@@ -67,7 +67,7 @@ class FederationTraffic:
         for_foreign: list[ServerLinksInput] = []
         for output in outputs:
             match output:
-                case LinkOpened() | LinkClosed() | MessageArrived():
+                case LinkOpened() | LinkClosed() | MessageArrived() | DomainEventsLost():
                     for_broker.append(output)
                 case SendOnServerLink() | CloseServerLink():
                     for_servers.append(output)

@@ -19,6 +19,7 @@ from wanderbus.broker.messages import (
     DirectLinkOpened,
     DiskFreed,
     DiskFull,
+    DomainEventsLost,
     DomesticInterestChanged,
     EventArrived,
     EventsRead,
@@ -83,6 +84,7 @@ OfDevices = LinkOpened | LinkClosed | DialogChanged | HandoverInput
 
 OfPeers = (
     LeaderEventsLost
+    | DomainEventsLost
     | ArrivalsRewound
     | InterestLost
     | PublishAnswered

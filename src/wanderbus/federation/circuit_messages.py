@@ -86,8 +86,17 @@ class ForeignLinkConsumed(LinkMessage, frozen=True, tag=8):
     count: Number
 
 
+class LossReported(PeerMessage, frozen=True, tag=9):
+    """The gateway reports that ``count`` events of ``domain`` are lost, the last of them at its ``server``."""
+
+    domain: Name
+    server: Name
+    count: Number
+    reason: str
+
+
 SharedLinkMessage = ForeignLinkOpened | ForeignLinkMessage | ForeignLinkClosed | ForeignLinkConsumed
-Message = CircuitOpened | CircuitMessage | CircuitClosed | InterestSent | SharedLinkMessage
+Message = CircuitOpened | CircuitMessage | CircuitClosed | InterestSent | SharedLinkMessage | LossReported
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

@@ -38,6 +38,11 @@ class ReceivedTypes:
             for subject in (EVERY_SUBJECT, *lineage(each)):
                 self._of_subject.setdefault(subject, []).append(each)
 
+    @property
+    def subjects(self) -> frozenset[str]:
+        """Return the subjects of subscriptions that may match."""
+        return frozenset(self._of_subject)
+
     def wanted(self, subscription: str, entries: Sequence[tuple[str, Filter]]) -> dict[Hashable, Wanted]:
         """Return the filters of a subscription for each type that it may match, by ids of their own."""
         return {

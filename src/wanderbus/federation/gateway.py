@@ -393,8 +393,10 @@ class Gateway:
             for taken in result.taken:
                 self._taken.setdefault(domain, {})[taken.server] = taken
             self._consumed(link, result.done)
-        for each in result.lost:
-            self._outputs.append(ForeignEventsLost(domain, each.server, each.count, shown(each.reason)))
+        if (lost := result.lost) is not None:
+            self._outputs.append(ForeignEventsLost(domain, lost.server, lost.count, shown(lost.reason)))
+        if result.report_at is not None:
+            self._outputs.append(SetTimer(("lost", domain), result.report_at))
         if result.retry_at is not None:
             self._outputs.append(SetTimer(("import", domain), result.retry_at))
 
@@ -427,6 +429,8 @@ class Gateway:
                 self._apply(domain, self._exports[domain].timer_fired(inner, now))
             case ("import", str(domain)):
                 self._imported(domain, self._imports[domain].retry(now))
+            case ("lost", str(domain)):
+                self._imported(domain, self._imports[domain].losses_due(now))
             case ("connect", str(domain)):
                 self._tried(domain, now)
         return self._take()

@@ -33,6 +33,9 @@ class Imported(msgspec.Struct):
     taken: list[EventsTaken] = msgspec.field(default_factory=list)
     done: int = 0
     """Messages of the foreign domain that are finished: it may send as many again."""
-    lost: list[EventsLost] = msgspec.field(default_factory=list)
+    lost: EventsLost | None = None
+    """Report about events that are lost."""
+    report_at: float | None = None
+    """Time at which :meth:`Imports.losses_due` is due, if that has to be set."""
     retry_at: float | None = None
     """Time at which :meth:`Imports.retry` is due, if that has to be set."""

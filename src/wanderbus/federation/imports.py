@@ -21,6 +21,7 @@ from wanderbus.broker.servers.server_users import domain_user
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import EventId
 from wanderbus.federation.imported import Imported, WaitingEvent
+from wanderbus.federation.loss_reports import LossReports
 from wanderbus.federation.named_servers import NamedServers
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
 from wanderbus.limits import NUMBER_MAX
@@ -32,10 +33,6 @@ nothing."""
 
 WAITING_MAX: Final = 4_096
 """Events of a foreign domain that are not durable here yet. Its servers send no more than their windows, far fewer."""
-
-LOSSES_PER_S_MAX: Final = 0.1
-LOSSES_AT_ONCE_MAX: Final = 20.0
-"""Losses that are reported one by one; all are counted."""
 
 RETRY_S: Final = 1.0
 """Pause until events are published again that were refused for now."""
@@ -67,7 +64,7 @@ class Imports:
         self._new_link = new_link
         self._epoch = epoch
         self._pace = None if events_per_s_max is None else TokenBucket(events_per_s_max, max(1.0, events_per_s_max))
-        self._loss_pace = TokenBucket(LOSSES_PER_S_MAX, LOSSES_AT_ONCE_MAX)
+        self._losses = LossReports()
         self._named = NamedServers(domain)
         self._waiting: dict[str, deque[WaitingEvent]] = {}
         """Events of each server, in order."""
@@ -104,8 +101,7 @@ class Imports:
         if isinstance(message, EventsLost):
             one.is_done = True
             self.counts["lost"] = min(NUMBER_MAX, self.counts["lost"] + message.count)
-            if self._loss_pace.take(now):
-                result.lost.append(message)
+            result.lost, result.report_at = self._losses.lost(message, now)
         elif (publish := self._publish_of(message, wall_us)) is None:
             one.is_done = True
             self.counts["not_received"] += 1
@@ -158,6 +154,12 @@ class Imports:
         self._go_on(result, now)
         if self._held:
             self._retry_later(result, now + RETRY_S)
+        return result
+
+    def losses_due(self, now: float) -> Imported:
+        """Report what was lost since the last report."""
+        result = Imported()
+        result.lost, result.report_at = self._losses.due(now)
         return result
 
     def end(self) -> Imported:

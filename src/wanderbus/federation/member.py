@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
+from wanderbus.broker.messages import DomainEventsLost, DomesticInterestChanged, LinkDropped, SendOnLink
 from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.channels.interest.messages import decode as decode_interest
 from wanderbus.channels.interest.messages import encode as encode_interest
@@ -33,6 +33,7 @@ from wanderbus.federation.circuit_messages import (
     ForeignLinkMessage,
     ForeignLinkOpened,
     InterestSent,
+    LossReported,
     SharedLinkMessage,
 )
 from wanderbus.federation.domestic_interest import DomesticSource, ReceivedTypes, messages_of
@@ -42,9 +43,11 @@ from wanderbus.federation.messages import (
     AtForeignLinks,
     FederationInput,
     FederationOutput,
+    ForeignEventsLost,
     ForeignLinkReport,
     ForForeignLinks,
 )
+from wanderbus.federation.named_servers import shown
 from wanderbus.federation.parameters import FederationParameters
 from wanderbus.federation.shared_links import SharedLinks
 from wanderbus.federation.shared_outputs import AtGateway, ForOwnLink, OnPeerLink, SharedOutput
@@ -80,8 +83,11 @@ class FederationMember:
         self._server = parameters.server
         self._host = CircuitHost(parameters.own, new_link)
         types = ReceivedTypes(parameters.received, lineage)
+        self._lossy = {each.name: ReceivedTypes(each.receives, lineage).subjects for each in parameters.domains}
+        """Subjects of the subscriptions that may match the events of each foreign domain."""
         others = [each for each in parameters.gateways if each != self._server]
         self._source = DomesticSource(self._server, others, types, epoch)
+        self._gateways = frozenset(parameters.gateways)
         self._gateway: Gateway | None = None
         self._shared: SharedLinks | None = None
         if self._server in parameters.gateways:
@@ -203,6 +209,9 @@ class FederationMember:
                         self._take_circuit(link, message)
                 case CircuitMessage() | CircuitClosed() if not is_own:
                     self._take_circuit(link, message)
+                case LossReported(domain=domain):
+                    if not is_own and server in self._gateways:
+                        self._lose(ForeignEventsLost(domain, message.server, message.count, shown(message.reason)))
                 case CircuitMessage() | CircuitClosed() if self._gateway is not None:
                     self._route(self._gateway.from_server(server, [message], now))
                 case ForeignLinkOpened() | ForeignLinkMessage() | ForeignLinkClosed() | ForeignLinkConsumed():
@@ -255,12 +264,21 @@ class FederationMember:
         for output in outputs:
             if isinstance(output, ForForeignLinks) and self._shared is not None:
                 self._share(self._shared.requested(output.request))
+            elif isinstance(output, ForeignEventsLost):
+                self._lose(output)
+                told = LossReported(output.domain, output.server, output.count, output.reason)
+                self._outputs += [SendOnServerLink(each, circuit_messages.encode(told)) for each in self._own.values()]
             elif not isinstance(output, ToServer):
                 self._outputs.append(output)
             elif output.server == self._server:
                 self._loop.append((True, output.message))
             elif link := self._own.get(output.server):
                 self._outputs.append(SendOnServerLink(link, circuit_messages.encode(output.message)))
+
+    def _lose(self, lost: ForeignEventsLost) -> None:
+        """Report a loss here, and let the users read a gap who may have subscribed to what is lost."""
+        if subjects := self._lossy.get(lost.domain):
+            self._outputs += [lost, DomainEventsLost(lost.domain, subjects)]
 
     def _go_round(self, now: float) -> None:
         """Deliver what this server has for the gateway that it is, and the reverse."""

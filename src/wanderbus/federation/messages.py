@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.messages import DomainEventsLost, LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.signals import ForFederation
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.messages import (
@@ -35,7 +35,10 @@ class ForForeignLinks(Output, frozen=True):
 
 
 class ForeignEventsLost(Output, frozen=True):
-    """``count`` events of a foreign domain's ``server`` are lost, because of ``reason``: of them nobody here hears."""
+    """Events of a foreign domain are lost, ``count`` since the last report, the last of them at its ``server``.
+
+    ``reason`` is the bound there. Users here may have subscribed to them.
+    """
 
     domain: str
     server: str
@@ -67,6 +70,7 @@ FederationOutput = (
     LinkOpened
     | LinkClosed
     | MessageArrived
+    | DomainEventsLost
     | SendOnServerLink
     | CloseServerLink
     | ForForeignLinks

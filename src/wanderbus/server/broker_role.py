@@ -377,7 +377,9 @@ class BrokerRole(StatefulRole):
             case ForeignTrouble(domain=domain, reason=reason):
                 _log.warning("the domain %s: %s", domain, reason)
             case ForeignEventsLost(domain=domain, server=server, count=count, reason=reason):
-                _log.error("the domain %s has lost %s events of its server %s: %s", domain, count, server, reason)
+                _log.error(
+                    "the domain %s has lost %s events, the last at its server %s: %s", domain, count, server, reason
+                )
             case InterestAwaited(servers=()):
                 _log.warning("all servers have reported which events they want; the events that waited are accepted")
             case InterestAwaited(servers=servers):

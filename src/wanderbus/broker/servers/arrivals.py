@@ -20,6 +20,7 @@ from wanderbus.broker.messages import (
     ArrivalMatched,
     ArrivalsTaken,
     ArrivalsWanted,
+    DomainEventsLost,
     EventArrived,
     LeaderEventsLost,
 )
@@ -33,6 +34,9 @@ from wanderbus.event import Event
 
 LEADER_REPLACED: Final = "leader_replaced"
 """Reason of the gap where another server leads a channel group because the leader was gone (SPEC J-08)."""
+
+DOMAIN_EVENTS_LOST: Final = "domain_events_lost"
+"""Reason of the gap where a foreign domain has lost events (SPEC M-01)."""
 
 _NONE = LeaderRow()
 
@@ -59,12 +63,17 @@ class Arrivals:
         """Epoch and number to acknowledge at the end of a batch, by leader."""
         self._missed: list[str] = []
         """Leaders that have sent too little while the disk was full."""
+        self._lost_domains: dict[str, DomainEventsLost] = {}
+        """Foreign domains that have lost events while the disk was full."""
 
     def disk_freed(self) -> None:
         """Ask for what came while the disk had no room: it was not taken."""
         missed, self._missed = self._missed, []
         for leader in missed:
             self.missed(leader)
+        lost, self._lost_domains = self._lost_domains, {}
+        for each in lost.values():
+            self.lose_of_domain(each)
         for leader, (epoch, number) in self._wanted.items():
             self._journal.emit(ArrivalsWanted(leader, epoch, number))
 
@@ -105,6 +114,18 @@ class Arrivals:
         if not self._is_next(given):
             return
         self._lose(given, given.count, given.reason)
+
+    def lose_of_domain(self, given: DomainEventsLost) -> None:
+        """Record a gap for each subscription here to one of the subjects: a foreign domain has lost events."""
+        if self._conditions.is_disk_full:
+            self._lost_domains[given.domain] = given
+            return
+        state = self._state
+        notified = concerned(state, self._servers.all, lambda each: not given.subjects.isdisjoint(each), is_known=True)
+        if notified:
+            lost = records.EventsLost(at_us=state.wall_us, reason=DOMAIN_EVENTS_LOST, notified=notified)
+            self._journal.write(lost, urgent=True)
+            self._notify(notified)
 
     def rewind(self, given: ArrivalsRewound) -> None:
         """Go on at another place of the session at a leader, with a gap for what nobody knows any more."""
@@ -157,8 +178,11 @@ class Arrivals:
             notified=notified,
         )
         self._journal.write(lost, urgent=True)
+        self._notify(notified)
+
+    def _notify(self, notified: tuple[records.Notified, ...]) -> None:
         for each in notified:
-            self._links.notify(state.sessions[session_key(each.user, each.session)], each.subscriptions)
+            self._links.notify(self._state.sessions[session_key(each.user, each.session)], each.subscriptions)
 
     def _is_late(self, given: EventArrived) -> bool:
         """Return whether the gap about a leader that was replaced, because it was gone, stands for an event.

@@ -13,17 +13,22 @@ from wanderbus.broker.state.state import BrokerState
 
 
 def concerned(
-    state: BrokerState, servers: Container[str], may_match: Callable[[Sequence[str]], bool], leader: str = ""
+    state: BrokerState,
+    servers: Container[str],
+    may_match: Callable[[Sequence[str]], bool],
+    leader: str = "",
+    *,
+    is_known: bool = False,
 ) -> tuple[records.Notified, ...]:
     """Return the next notification of each session for its subscriptions whose subjects ``may_match``.
 
     The users of other ``servers``, and of foreign domains, get none: they get the events, and the gaps, from where
-    these come. Subscriptions
-    that still read the log of ``leader``, or those of all leaders of their channel, get none: they find there what is
-    lost. If channels have moved, lost events may be of any channel.
+    these come. Subscriptions that still read the log of ``leader``, or those of all leaders of their channel, get
+    none: they find there what is lost. If channels have moved, lost events may be of any channel, unless the channels
+    of what is lost are known.
     """
     rows: dict[str, list[SubscriptionRow]] = {}
-    is_of_any = state.servers[state.server].has_moved
+    is_of_any = state.servers[state.server].has_moved and not is_known
     for row in sorted(state.subscriptions.values(), key=by_number):
         subscription = row.subscription
         if row.history and row.history[0].epoch:

@@ -10,6 +10,7 @@ from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import (
+    DomainEventsLost,
     EventArrived,
     LeaderEventsLost,
     PublishAnswered,
@@ -119,6 +120,8 @@ class PeerEvents:
         match given:
             case LeaderEventsLost():
                 self._arrivals.lose(given)
+            case DomainEventsLost():
+                self._arrivals.lose_of_domain(given)
             case InterestLost(leader=leader):
                 self._arrivals.missed(leader)
             case ArrivalsRewound():
