@@ -270,3 +270,4 @@ class SubscribeOptions(TypedDict, total=False):
     format: Format
     resume: Position | None
     since: SincePoint | None
+    effective: Literal["domain", "everywhere"]

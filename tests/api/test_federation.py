@@ -92,3 +92,21 @@ def test_an_operator_sees_the_foreign_domains(tmp_path: Path) -> None:
         assert (row.domain, row.is_linked, row.is_settled, row.filters, row.trouble) == ("beta.test", True, True, 1, "")
 
     run(story())
+
+
+def test_m02_an_event_after_a_subscription_that_counts_everywhere_arrives(tmp_path: Path) -> None:
+    domains = FederatedDomains(tmp_path, NAMES)
+
+    async def story() -> None:
+        async with domains.servers() as servers, AsyncExitStack() as stack:
+            for each in servers.values():
+                while not all(row["is_linked"] for row in service(each).machine.federation_rows()):
+                    await asyncio.sleep(0.01)
+            bob = await stack.enter_async_context(domains.agent("alpha.test", "bob"))
+            for number, name in enumerate(NAMES):
+                agent = await stack.enter_async_context(domains.agent(name))
+                async with agent.subscribe(SUBJECT, effective="everywhere") as reader:
+                    await bob.publish(SUBJECT, {"n": number})
+                    assert await numbers(reader, 1) == [number]
+
+    run(story())

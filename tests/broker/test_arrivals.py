@@ -16,12 +16,12 @@ from wanderbus.broker.messages import (
     ArrivalsWanted,
     DiskFreed,
     DiskFull,
-    DomainEventsLost,
     EventArrived,
     LeaderEventsLost,
     LinkOpened,
 )
 from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.event import Event, EventId
 from wanderbus.machine import Output

@@ -12,10 +12,11 @@ from tests.broker.test_awaited_sessions import KEY, Access, awaiting, exported, 
 from tests.broker.test_foreign_domains import foreign, wanted
 from tests.broker.test_server_sessions import Hub
 from wanderbus.broker.messages import DomesticInterestChanged
+from wanderbus.broker.servers.foreign_messages import ForeignInterestAsked, ForeignInterestEffective
 from wanderbus.broker.sessions.handover_messages import AwaitedEffective, ForgetAwaited, ImportSession, SessionOwned
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Renew, Subscribe, Unsubscribe
+from wanderbus.protocol import Done, Renew, Subscribe, Unsubscribe
 from wanderbus.subscription import PATTERN
 
 PAIR = f"pattern pair match A: {SUBJECT} (N == 1) then B: {NORTHERN} (N == 2) within 10 seconds"
@@ -175,3 +176,47 @@ def test_reports_of_a_session_beside_the_interest_at_leaders() -> None:
     assert isinstance(desk, AccessDesk)
     assert [list(change.added) for change in desk.changes()] == [[f"{subscription.id} 1"]]
     assert set(desk.interest) == {subscription.id}
+
+
+class Asking(Alone):
+    """A server that keeps the names for which it asks when they count in other domains."""
+
+    def start(self) -> None:
+        self.asked: list[str] = []
+        super().start()
+
+    def perform(self, outputs: Sequence[Output]) -> None:
+        self.asked += [each.name for each in outputs if isinstance(each, ForeignInterestAsked)]
+        super().perform(outputs)
+
+
+def everywhere(request: int) -> Subscribe:
+    """A request for a subscription that is to count in other domains."""
+    return Subscribe(request, SUBJECT, "", None, (), this_device_only=False, everywhere=True)
+
+
+def test_m02_an_answer_about_other_domains_waits_until_they_know_the_subscription() -> None:
+    desk = Asking(config())
+    alice = desk.attach()
+    desk.send(alice, everywhere(1), everywhere(2))
+    assert (len(desk.asked), desk.received(alice, Done)) == (1, [])
+    assert list(desk.broker.diagnostics.waiting()) == ["subscriptions"]
+    desk.give(ForeignInterestEffective((*desk.asked, "unknown")))
+    assert [each.request for each in desk.received(alice, Done)] == [1, 2]
+    assert desk.broker.diagnostics.waiting() == {}
+
+
+def test_m02_the_end_of_a_subscription_ends_the_wait_for_other_domains() -> None:
+    desk = Asking(config())
+    alice, other = desk.attach(), desk.attach(device="tablet")
+    desk.send(alice, everywhere(1))
+    (subscription,) = desk.broker.state.subscriptions
+    desk.send(other, Unsubscribe(2, subscription))
+    assert [each.request for each in desk.received(alice, Done)] == [1]
+
+
+def test_m02_without_other_domains_nothing_is_asked() -> None:
+    desk = Asking(BrokerConfig(server="south", domain="example.org"))
+    alice = desk.attach()
+    desk.send(alice, everywhere(1))
+    assert ([each.request for each in desk.received(alice, Done)], desk.asked) == ([1], [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wanderbus.broker.messages import DomainEventsLost
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost
 from wanderbus.federation import circuit_messages
 from wanderbus.federation.circuit_messages import LossReported
 from wanderbus.federation.member import FederationMember

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wanderbus.access.federation_parts import FEDERATION, FOREIGN_LINKS, FederationParts
-from wanderbus.broker.messages import DomainEventsLost, LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective
 from wanderbus.broker.signals import BrokerInput, ForFederation
 from wanderbus.composition import Composition
 from wanderbus.federation.circuit_messages import FEDERATION_PREFIX
@@ -67,7 +68,7 @@ class FederationTraffic:
         for_foreign: list[ServerLinksInput] = []
         for output in outputs:
             match output:
-                case LinkOpened() | LinkClosed() | MessageArrived() | DomainEventsLost():
+                case LinkOpened() | LinkClosed() | MessageArrived() | DomainEventsLost() | ForeignInterestEffective():
                     for_broker.append(output)
                 case SendOnServerLink() | CloseServerLink():
                     for_servers.append(output)

@@ -69,6 +69,7 @@ from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.broker.rollback.rollback import Rollback
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.diagnostics import Diagnostics
+from wanderbus.broker.servers.foreign_messages import ForeignInterestEffective
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.leader_messages import InterestMerged
 from wanderbus.broker.servers.peer_events import PeerEvents
@@ -233,6 +234,7 @@ class Broker:
             SessionMoveEnded: self._admin.move_ended,
             FormerServerSilent: former.silent,
             PastReported: former.reported,
+            ForeignInterestEffective: self._interest.became_known,
             GroupsArrived: self._groups.arrived,
         }
         """Parts that take all inputs of a type."""

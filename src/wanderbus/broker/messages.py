@@ -127,13 +127,6 @@ class LeaderEventsLost(Input, frozen=True):
     reason: str
 
 
-class DomainEventsLost(Input, frozen=True):
-    """Events of the foreign ``domain`` are lost; subscriptions to one of the ``subjects`` may have matched them."""
-
-    domain: str
-    subjects: frozenset[str]
-
-
 class ArrivalMatched(Output, frozen=True):
     """An event of ``leader`` arrived; ``is_matched`` tells adaptive merging if a subscription here matches it."""
 

@@ -19,7 +19,6 @@ from wanderbus.broker.messages import (
     DirectLinkOpened,
     DiskFreed,
     DiskFull,
-    DomainEventsLost,
     DomesticInterestChanged,
     EventArrived,
     EventsRead,
@@ -60,6 +59,7 @@ from wanderbus.broker.messages import (
     UserStatusChanged,
 )
 from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost, LogRolledBack, ServerStarted
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestAsked, ForeignInterestEffective
 from wanderbus.broker.servers.leader_messages import InterestAwaited, InterestMerged, LeaderTrouble
 from wanderbus.broker.sessions.handover_messages import HandoverInput, HandoverOutput
 from wanderbus.machine import CancelTimer, ClockRead, SetTimer, TimerFired
@@ -104,6 +104,7 @@ OfServers = (
     | LeaderAnswered
     | LeaderLinkChanged
     | FiltersArrived
+    | ForeignInterestEffective
     | GroupsArrived
 )
 """Inputs about other servers of the domain."""
@@ -125,7 +126,7 @@ ForLeaders = (
 ForInterest = DecentralisedInterestChanged | AdvertisementsChanged | DecentralisedArrivalMatched | RoutesAnswered
 """Outputs for the interest in decentralised channels."""
 
-ForFederation = DomesticInterestChanged
+ForFederation = DomesticInterestChanged | ForeignInterestAsked
 """Outputs for the gateways to other domains."""
 
 BrokerOutput = (

@@ -177,7 +177,10 @@ class Subscriptions:
             self._links.send(link, admission.refusal(request.request, error))
         else:
             if isinstance(request, protocol.Subscribe | protocol.Renew):
-                self._interest.when_effective(done[0].id, link, lambda: self._accept_when_used(link, request, done))
+                everywhere = isinstance(request, protocol.Subscribe) and request.everywhere
+                self._interest.when_effective(
+                    done[0].id, link, lambda: self._accept_when_used(link, request, done), everywhere=everywhere
+                )
             elif isinstance(request, protocol.Query) and link.reads_whole:
                 # To another server, or a gateway, a subscription that it finds here counts.
                 self.when_used(done, lambda: self._list(link, request))

@@ -49,15 +49,15 @@ from wanderbus.client.reports import (
     StatusChange,
 )
 from wanderbus.client.requests import Requests, retrieved, until_us
+from wanderbus.client.subscribed_interest import subscribed_interest
 from wanderbus.completion import public_names
-from wanderbus.errors import Closed, LocalProtocolError, Unreachable, WanderbusError
+from wanderbus.errors import Closed, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId, Gap, Notification, Position, Value
 from wanderbus.machine import Input, Output, shown
 from wanderbus.refusals import Limited
 from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.subscription import (
-    PATTERN,
     Format,
     QueuePolicy,
     Restriction,
@@ -297,6 +297,7 @@ class Agent:
         format: Format = "event",
         resume: Position | None = None,
         since: SincePoint | None = None,
+        effective: Literal["domain", "everywhere"] = "domain",
     ) -> Notifications[Any]:
         """Return the notifications of a subscription, to be opened with ``async with``.
 
@@ -323,17 +324,12 @@ class Agent:
             or later, those after an :class:`~wanderbus.EventId` or after the :class:`~wanderbus.Position` of a
             notification, or ``"earliest"`` for all that the server keeps. Entering the block raises :class:`Refused` if
             the server no longer has the first of them. The same call finds a kept subscription only with the same point
+        :param effective: the block is entered when the subscription counts at every server of the domain or, with
+            ``everywhere``, also in all other domains that share types of events and can be reached now (SPEC M-02); one
+            that does not confirm it within ten seconds is not waited for
         :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
         """
-        if pattern is None:
-            # Agents that only publish do not load the languages of filters.
-            from wanderbus.filters import parse
-
-            parse(expression, language)
-        elif (subject, expression, language) == ("", "", "eci"):
-            expression, language = pattern, PATTERN  # the broker reads it, and knows the subject
-        else:
-            raise LocalProtocolError("subscribe() takes either a subject with an expression, or a pattern")
+        expression, language = subscribed_interest(subject, expression, language, pattern)
         request = protocol.Subscribe(
             self._requests.next_request(),
             subject,
@@ -348,6 +344,7 @@ class Agent:
             resume=resume,
             since=None if since is None else since_of(since),
             is_kept=keep,
+            everywhere=effective == "everywhere",
         )
         return Notifications(self, self._readers, request, keep=keep, gaps=gaps)
 

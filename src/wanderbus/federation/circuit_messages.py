@@ -95,8 +95,29 @@ class LossReported(PeerMessage, frozen=True, tag=9):
     reason: str
 
 
+class EverywhereAsked(PeerMessage, frozen=True, tag=10):
+    """A server asks when all interest that it has sent counts in the domains that the gateway has links to."""
+
+    number: Number
+
+
+class EverywhereAnswered(PeerMessage, frozen=True, tag=11):
+    """The gateway answers that it counts there."""
+
+    number: Number
+
+
 SharedLinkMessage = ForeignLinkOpened | ForeignLinkMessage | ForeignLinkClosed | ForeignLinkConsumed
-Message = CircuitOpened | CircuitMessage | CircuitClosed | InterestSent | SharedLinkMessage | LossReported
+Message = (
+    CircuitOpened
+    | CircuitMessage
+    | CircuitClosed
+    | InterestSent
+    | SharedLinkMessage
+    | LossReported
+    | EverywhereAsked
+    | EverywhereAnswered
+)
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

@@ -84,6 +84,16 @@ class DomesticSource:
         self._local = LocalInterest(types)
         self._source = InterestSource(Stream(0, server), epoch)
 
+    @property
+    def version(self) -> int | None:
+        """Return the version of the interest here, None while a change takes several turns."""
+        return self._source.outgoing.version if self._source.interests.is_settled else None
+
+    @property
+    def confirmed(self) -> float:
+        """Return the version up to which the gateways that can be reached have confirmed all."""
+        return self._source.outgoing.effective
+
     def changed(self, changed: DomesticInterestChanged, now: float) -> list[Output]:
         """Take subscriptions here that begin and end; return the messages."""
         added, removed = self._local.changed(changed)

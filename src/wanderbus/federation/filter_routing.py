@@ -137,6 +137,16 @@ class FilterRouting:
         method = self._methods[self.method_of(type)]
         return method.is_effective(type, method.mark(type))
 
+    def marks(self) -> dict[str, tuple[Method, Hashable]] | None:
+        """Return marks of what the own domain wants, for :meth:`counts`; None while a change takes several turns."""
+        if not all(each.is_settled for each in self._methods.values()):
+            return None
+        return {type: (each := self.method_of(type), self._methods[each].mark(type)) for type in self._received}
+
+    def counts(self, marks: Mapping[str, tuple[Method, Hashable]]) -> bool:
+        """Return whether what was wanted as of ``marks`` counts in the domains that are linked now."""
+        return all(self._methods[method].counts(type, mark, self._linked) for type, (method, mark) in marks.items())
+
     def filters_held(self) -> int:
         """Return the number of filters in all tables of other domains."""
         return sum(each.filters_held() for each in self._methods.values())

@@ -23,6 +23,8 @@ from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage
 from wanderbus.federation.domestic_interest import DomesticTable, ReceivedTypes
+from wanderbus.federation.everywhere import EverywhereAnswers
+from wanderbus.federation.everywhere_messages import InterestCounts
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
 from wanderbus.federation.exports import Exports
 from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
@@ -65,8 +67,8 @@ from wanderbus.peers.messages import (
     ServerReachable,
 )
 
-GatewayOutput = FederationOutput | ToServer
-"""Outputs: those of the whole, and messages for circuits."""
+GatewayOutput = FederationOutput | ToServer | InterestCounts
+"""Outputs: those of the whole, messages for circuits, and answers to servers."""
 
 REPLACED: Final = "another link replaces it"
 """Reason for which a link to a foreign domain is closed when the other side has opened a newer one."""
@@ -140,6 +142,7 @@ class Gateway:
         """Last place of each server of a foreign domain; at the end of a batch it is acknowledged, with all before."""
         self._read: Counter[int] = Counter()
         """Messages of each link that are finished since the last batch."""
+        self._everywhere = EverywhereAnswers()
         self._wall_us = 0
         self._outputs: list[GatewayOutput] = []
 
@@ -227,7 +230,14 @@ class Gateway:
         self._taken.clear()
         self._outputs += [ForForeignLinks(ConsumedOnServerLink(link, count)) for link, count in self._read.items()]
         self._read.clear()
+        if not self._table.awaited and self._table.is_settled:
+            routing = self._lives.present
+            self._outputs += self._everywhere.to_answer(routing.marks, routing.counts)
         return self._take()
+
+    def everywhere_asked(self, link: int, number: int) -> None:
+        """Answer, with the end of a batch, once the present interest counts in the domains that are linked here."""
+        self._everywhere.asked(link, number)
 
     def _take_turn(self, now: float) -> None:
         """Open or leave the links that this domain opens, as it is this gateway's turn or not."""
@@ -364,6 +374,7 @@ class Gateway:
 
     def _begun_again(self, now: float) -> None:
         """Tell all domains everything, because the routing of filters has begun again."""
+        self._everywhere.forget()
         self._known.clear()
         self._had = set(self._links)
         self._gateways.begin_anew()

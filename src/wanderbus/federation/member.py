@@ -17,7 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from wanderbus.broker.messages import DomainEventsLost, DomesticInterestChanged, LinkDropped, SendOnLink
+from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestAsked, ForeignInterestEffective
 from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.channels.interest.messages import decode as decode_interest
 from wanderbus.channels.interest.messages import encode as encode_interest
@@ -28,6 +29,8 @@ from wanderbus.federation.circuit_messages import (
     CircuitClosed,
     CircuitMessage,
     CircuitOpened,
+    EverywhereAnswered,
+    EverywhereAsked,
     ForeignLinkClosed,
     ForeignLinkConsumed,
     ForeignLinkMessage,
@@ -37,6 +40,8 @@ from wanderbus.federation.circuit_messages import (
     SharedLinkMessage,
 )
 from wanderbus.federation.domestic_interest import DomesticSource, ReceivedTypes, messages_of
+from wanderbus.federation.everywhere import EverywhereRequests
+from wanderbus.federation.everywhere_messages import InterestCounts
 from wanderbus.federation.export_messages import ToServer
 from wanderbus.federation.gateway import Gateway, GatewayOutput
 from wanderbus.federation.messages import (
@@ -88,6 +93,9 @@ class FederationMember:
         others = [each for each in parameters.gateways if each != self._server]
         self._source = DomesticSource(self._server, others, types, epoch)
         self._gateways = frozenset(parameters.gateways)
+        self._everywhere = EverywhereRequests()
+        self._given_up_at: float | None = None
+        """Time of the timer for these."""
         self._gateway: Gateway | None = None
         self._shared: SharedLinks | None = None
         if self._server in parameters.gateways:
@@ -139,6 +147,10 @@ class FederationMember:
                     self._send_interest(self._source.changed(given, now))
                     if gateway is not None:
                         self._route(gateway.interest_changed(given, now))
+                case ForeignInterestAsked(name=name):
+                    self._everywhere.ask(name, now)
+                case TimerFired(key="everywhere"):
+                    self._given_up_at = None
                 case ServerLinkOpened():
                     self._on_link_opened(given, now)
                 case ServerLinkClosed():
@@ -191,6 +203,7 @@ class FederationMember:
         if self._own.get(server) == link:
             del self._own[server]
             self._source.link_down(server)
+            self._everywhere.gone(server)
             if self._gateway is not None:
                 self._route(self._gateway.server_down(server, now))
             if self._shared is not None:
@@ -209,6 +222,11 @@ class FederationMember:
                         self._take_circuit(link, message)
                 case CircuitMessage() | CircuitClosed() if not is_own:
                     self._take_circuit(link, message)
+                case EverywhereAsked(number=number) if not is_own:
+                    if self._gateway is not None:
+                        self._gateway.everywhere_asked(link, number)
+                case EverywhereAnswered(number=number) if is_own:
+                    self._everywhere.answered(server, number)
                 case LossReported(domain=domain):
                     if not is_own and server in self._gateways:
                         self._lose(ForeignEventsLost(domain, message.server, message.count, shown(message.reason)))
@@ -268,6 +286,8 @@ class FederationMember:
                 self._lose(output)
                 told = LossReported(output.domain, output.server, output.count, output.reason)
                 self._outputs += [SendOnServerLink(each, circuit_messages.encode(told)) for each in self._own.values()]
+            elif isinstance(output, InterestCounts):
+                self._answer_everywhere(output)
             elif not isinstance(output, ToServer):
                 self._outputs.append(output)
             elif output.server == self._server:
@@ -296,13 +316,42 @@ class FederationMember:
                 given, for_gateway = for_gateway, []
                 self._route(self._gateway.from_server(self._server, given, now))
 
+    def _ask_gateways(self) -> None:
+        """Ask the gateways when the interest here counts in other domains, once they have all of it."""
+        source = self._source
+        others = [each for each in source.gateways if each in self._own]
+        here = [] if self._gateway is None else [self._server]
+        for number in self._everywhere.to_ask(source.version, source.confirmed, [*others, *here]):
+            asked = circuit_messages.encode(EverywhereAsked(number))
+            self._outputs += [SendOnServerLink(self._own[each], asked) for each in others]
+            if self._gateway is not None:
+                self._gateway.everywhere_asked(_HERE, number)
+
+    def _answer_everywhere(self, answer: InterestCounts) -> None:
+        """Pass on an answer of the gateway here."""
+        if answer.link == _HERE:
+            self._everywhere.answered(self._server, answer.number)
+        else:
+            payload = circuit_messages.encode(EverywhereAnswered(answer.number))
+            self._outputs.append(SendOnServerLink(answer.link, payload))
+
+    def _finish_everywhere(self, now: float) -> None:
+        """Report what counts in other domains, and what is given up."""
+        if names := self._everywhere.done(now):
+            self._outputs.append(ForeignInterestEffective(names))
+        if self._given_up_at is None and (at := self._everywhere.given_up_at) is not None:
+            self._given_up_at = at
+            self._outputs.append(SetTimer("everywhere", at))
+
     def _finish(self, now: float) -> list[FederationOutput]:
         self._go_round(now)
+        self._ask_gateways()
         if self._gateway is not None:
             self._route(self._gateway.finish())
         at = self._source.repeat_at()
         if at is not None and (self._timer_at is None or at < self._timer_at):
             self._timer_at = at
             self._outputs.append(SetTimer("repeat", at))
+        self._finish_everywhere(now)
         outputs, self._outputs = self._outputs, []
         return outputs

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wanderbus.broker.messages import DomainEventsLost, LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective
 from wanderbus.broker.signals import ForFederation
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.messages import (
@@ -71,6 +72,7 @@ FederationOutput = (
     | LinkClosed
     | MessageArrived
     | DomainEventsLost
+    | ForeignInterestEffective
     | SendOnServerLink
     | CloseServerLink
     | ForForeignLinks

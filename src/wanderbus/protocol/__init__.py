@@ -76,7 +76,8 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
     It lives for ``lifetime_s``, or until ``expires_us``, or for the broker's default if neither is given (SPEC X17).
     ``reader`` opens a reader at once, as :class:`Read` does, unless this link has one; ``resume`` is the last position
     of the subscription that the application has committed. With ``since`` a new subscription begins in the past, or
-    where the ended subscription ``succeeds`` has got to. If not ``is_kept``, it ends with the devices that asked.
+    where the ended subscription ``succeeds`` has got to. If not ``is_kept``, it ends with the devices that asked. With
+    ``everywhere`` the answer waits until other domains know the subscription.
     """
 
     request: int
@@ -94,6 +95,7 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
     since: Since | None = None
     succeeds: str | None = None
     is_kept: bool = True
+    everywhere: bool = False
 
 
 class Unsubscribe(AgentMessage, frozen=True, tag=4):

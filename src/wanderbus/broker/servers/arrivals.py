@@ -16,17 +16,11 @@ from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
-from wanderbus.broker.messages import (
-    ArrivalMatched,
-    ArrivalsTaken,
-    ArrivalsWanted,
-    DomainEventsLost,
-    EventArrived,
-    LeaderEventsLost,
-)
+from wanderbus.broker.messages import ArrivalMatched, ArrivalsTaken, ArrivalsWanted, EventArrived, LeaderEventsLost
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.rollback.messages import ArrivalsRewound
 from wanderbus.broker.rollback.rollback import GAP_REASON as RESTORED
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost
 from wanderbus.broker.servers.lost_events import concerned
 from wanderbus.broker.state.rows import LeaderRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions

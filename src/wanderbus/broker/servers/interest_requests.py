@@ -7,12 +7,14 @@ at all servers: an event that is published anywhere after that reaches it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.messages import DecentralisedInterestChanged, OrderedInterestChanged
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.domestic_interest import DomesticInterest
+from wanderbus.broker.servers.foreign_messages import ForeignInterestAsked, ForeignInterestEffective
 from wanderbus.broker.servers.held_answers import Answer, HeldAnswers
 from wanderbus.errors import FilterError
 from wanderbus.filters import Filter
@@ -38,6 +40,8 @@ class InterestRequests:
         self._channels = basics.channels
         self._domestic = DomesticInterest(basics.journal) if basics.config.federated else None
         self._held = HeldAnswers(basics.links)
+        self._abroad = HeldAnswers(basics.links)
+        """Subscriptions that other domains are to know first."""
         self._reported: dict[str, tuple[str, ...]] = {}
         """Names below of each subscription that other servers have to know; a renewed one that had ended has others."""
         self._at_leaders: dict[str, str] = {}
@@ -53,7 +57,7 @@ class InterestRequests:
     @property
     def waiting(self) -> Collection[object]:
         """Return the subscriptions that do not count yet."""
-        return self._held.pending
+        return [*self._held.pending, *self._abroad.pending]
 
     def add(self, subscriptions: Iterable[tuple[Subscription, Sequence[IndexEntry]]]) -> None:
         """Report subscriptions of users, each with its entries, if other servers or domains do not know them yet."""
@@ -71,11 +75,11 @@ class InterestRequests:
             sent = [] if decentralised is None else [each for each in entries if decentralised.concerns(each.subject)]
             names = []
             if has_leaders:
-                names.append(self._new_name(subscription))
+                names.append(self._new_name(subscription.id))
                 self._at_leaders[subscription.id] = names[-1]
                 added[names[-1]] = _wanted(entries)
             if sent:
-                names.append(self._new_name(subscription))
+                names.append(self._new_name(subscription.id))
                 added_decentralised[names[-1]] = _wanted(sent)
             if names or self._unmet:
                 self._reported[subscription.id] = tuple(names)
@@ -105,7 +109,7 @@ class InterestRequests:
                 entries = entries_of(subscription)
             except FilterError:
                 continue
-            name = names[subscription.id] = self._new_name(subscription)
+            name = names[subscription.id] = self._new_name(subscription.id)
             added[name] = _wanted(entries)
             self._held.hold(name, [name])
         self._journal.emit(OrderedInterestChanged(added, at=target))
@@ -127,7 +131,7 @@ class InterestRequests:
             names = [each for each in self._reported.get(identity, ()) if each != former]
             removed += [] if former is None else [former]
             if self._channels.other_leaders(each.subject for each in entries):
-                name = self._at_leaders[identity] = self._new_name(subscription)
+                name = self._at_leaders[identity] = self._new_name(identity)
                 added[name] = _wanted(entries)
                 names.append(name)
                 self._held.hold_for(identity, name, former)
@@ -150,6 +154,7 @@ class InterestRequests:
         """Report the end of a subscription, once the record of it is durable."""
         if self._domestic is not None:
             self._domestic.remove(subscription)
+            self._abroad.give(subscription)
         self._at_leaders.pop(subscription, None)
         if (names := self._reported.pop(subscription, None)) is not None:
             self._held.give(subscription)
@@ -163,12 +168,27 @@ class InterestRequests:
         """Call ``on_effective`` whenever subscriptions may have become effective."""
         self._on_effective = on_effective
 
-    def when_effective(self, subscription: str, link: Link | None, answer: Answer) -> None:
+    def when_effective(self, subscription: str, link: Link | None, answer: Answer, *, everywhere: bool = False) -> None:
         """Call ``answer`` when the subscription is effective at all leaders: now, unless it is on its way.
 
-        It is not called once ``link`` is closed; without one it is called in any case.
+        It is not called once ``link`` is closed; without one it is called in any case. If ``everywhere``, it is called
+        when other domains know the subscription, too, as far as they can be reached.
         """
+        if everywhere and self._domestic is not None:
+            answer = partial(self._when_known_abroad, subscription, link, answer)
         self._held.when_effective(subscription, link, answer)
+
+    def _when_known_abroad(self, subscription: str, link: Link | None, answer: Answer) -> None:
+        if subscription not in self._abroad.pending:
+            name = self._new_name(subscription)
+            self._abroad.hold(subscription, [name])
+            self._journal.emit(ForeignInterestAsked(name))
+        self._abroad.when_effective(subscription, link, answer)
+
+    def became_known(self, given: ForeignInterestEffective) -> None:
+        """Give the answers that have waited for other domains."""
+        for subscription in [one for each in given.names for one in self._abroad.pending.confirmed(each)]:
+            self._abroad.give(subscription)
 
     def became_effective(self, names: Iterable[str]) -> None:
         """Take a report about these names; give the answers that have waited for the last one of a subscription."""
@@ -184,9 +204,9 @@ class InterestRequests:
             self._unannounced = {}
         self.became_effective([server])
 
-    def _new_name(self, subscription: Subscription) -> str:
+    def _new_name(self, subscription: str) -> str:
         self._names += 1
-        return f"{subscription.id} {self._names}"
+        return f"{subscription} {self._names}"
 
 
 def _wanted(entries: Sequence[IndexEntry]) -> tuple[tuple[str, Filter], ...]:

@@ -9,18 +9,14 @@ from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
-from wanderbus.broker.messages import (
-    DomainEventsLost,
-    EventArrived,
-    LeaderEventsLost,
-    PublishAnswered,
-)
+from wanderbus.broker.messages import EventArrived, LeaderEventsLost, PublishAnswered
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.queues.return_pace import SERVERS
 from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost
 from wanderbus.broker.rollback.rollback import Rollback
 from wanderbus.broker.servers.arrivals import Arrivals
 from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.servers.route_index import RouteIndex

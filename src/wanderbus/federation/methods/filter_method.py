@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 
 from wanderbus.channels.interest.interest_set import InterestMode, Wanted
 from wanderbus.channels.interest.messages import Message
@@ -76,6 +76,15 @@ class FilterMethod:
     def is_effective(self, type: str, mark: Hashable) -> bool:
         """Return whether the interest in a type counts, as of ``mark``, wherever events of it come from."""
         raise NotImplementedError
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether no change of what the own domain wants takes another turn."""
+        return True
+
+    def counts(self, type: str, mark: Hashable, linked: Collection[str]) -> bool:
+        """Return the same for the domains that can be reached alone, as far as the method can tell."""
+        return self.is_effective(type, mark)
 
     def filters_held(self) -> int:
         """Return the number of filters in all tables."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Final
 
 from wanderbus.channels.interest.covering_index import Interest
@@ -69,6 +69,14 @@ class MulticastMethod(FilterMethod):
     def is_effective(self, type: str, mark: Hashable) -> bool:
         assert isinstance(mark, int), mark
         return self._source.outgoing.effective >= mark
+
+    @property
+    def is_settled(self) -> bool:
+        return self._source.interests.is_settled
+
+    def counts(self, type: str, mark: Hashable, linked: Collection[str]) -> bool:
+        assert isinstance(mark, int), mark
+        return all(self._source.outgoing.effective_at(each) >= mark for each in linked)
 
     def is_known(self, domain: str, type: str) -> bool:
         return self._tables.is_current((domain, Stream(_GROUP, domain)))

@@ -7,7 +7,7 @@ of the interest in its types wait until it is back.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 
 from wanderbus.channels.interest.incoming_streams import IncomingStreams
 from wanderbus.channels.interest.interest_set import InterestMode, Wanted
@@ -106,6 +106,13 @@ class RendezvousMethod(FilterMethod):
     def is_effective(self, type: str, mark: Hashable) -> bool:
         assert isinstance(mark, int), mark
         return self._source_of(type).outgoing.effective >= mark
+
+    @property
+    def is_settled(self) -> bool:
+        return all(each.interests.is_settled for each in self._sources.values())
+
+    def counts(self, type: str, mark: Hashable, linked: Collection[str]) -> bool:
+        return self.rendezvous_of(type) not in {*linked, self._own} or self.is_effective(type, mark)
 
     def is_known(self, domain: str, type: str) -> bool:
         rendezvous = self.rendezvous_of(type)
