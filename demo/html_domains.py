@@ -12,8 +12,7 @@ from demo.html_plots import Lines, band, flag, plot, row, time_scale
 STYLE: Final = """
 .cut { background: var(--bad); opacity: .22; } .domains h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
 .domains + table { margin-top: 1.2rem; } .domains .area { height: 4.6rem; }
-.domains .own polyline { stroke: var(--move); } .domains .area b { position: absolute; right: .2rem; top: 0;
-  font-size: .75rem; font-weight: 400; color: var(--quiet); }
+.domains .own polyline { stroke: var(--move); }
 .key .own { height: 2px; background: var(--move); vertical-align: .25rem; }
 .key .cut { opacity: .5; }
 """
