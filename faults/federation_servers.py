@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 from random import Random
@@ -19,7 +19,7 @@ from harness.domain_file import LINK_PORT, Place, place_servers
 from harness.domain_network import DomainNetwork
 from harness.ports import free_port
 from wanderbus.runtime.files.domain_file import create_domain
-from wanderbus.runtime.files.federation_file import card_of, create_federation, put_domain, read_federation
+from wanderbus.runtime.files.federation_file import card_of, create_federation, put_domain, put_method, read_federation
 from wanderbus.settings.federation import ForeignDomainSettings
 
 DOMAINS: Final = ("alpha.test", "beta.test", "gamma.test")
@@ -47,7 +47,8 @@ class Cut(NamedTuple):
 class FederatedServers:
     """All servers of all domains, each with a data directory.
 
-    ``burst`` is called just before a fault, so that many events are on their way.
+    ``burst`` is called just before a fault, so that many events are on their way. With ``has_rendezvous``, every second
+    type has a rendezvous.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class FederatedServers:
         users: Mapping[str, Sequence[str]],
         *,
         burst: Callable[[], None] = lambda: None,
+        has_rendezvous: bool = False,
     ) -> None:
         self.cuts: list[Cut] = []
         self._directory = directory
@@ -72,6 +74,9 @@ class FederatedServers:
                 public_key=card.public_key, gateways=card.gateways, receive=shared, send=shared
             )
             put_domain(files[domain], other, foreign)
+        for file in files.values() if has_rendezvous else ():
+            for subject in subjects[1::2]:
+                put_method(file, subject, "rendezvous")
         self._victims = {
             (domain, server): victim
             for number, domain in enumerate(DOMAINS)
@@ -155,13 +160,13 @@ class FederatedServers:
         for victim in victims:
             await victim.ready()
 
-    async def cut(self, ways: Sequence[tuple[int, int]], lasting_s: float, random: Random) -> None:
-        """Let nothing pass these ways between domains for a while."""
+    async def cut(self, ways: Sequence[tuple[int, int]], meanwhile: Awaitable[None], random: Random) -> None:
+        """Let nothing pass these ways between domains until ``meanwhile`` is done."""
         await self._in_burst(random)
         began_ns = time.monotonic_ns()
         for source, target in ways:
             await asyncio.to_thread(self._network.cut, source, target)
-        await asyncio.sleep(lasting_s)
+        await meanwhile
         for source, target in ways:
             await asyncio.to_thread(self._network.heal, source, target)
         healed_ns = time.monotonic_ns()

@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import math
 import shutil
 import sys
@@ -61,6 +62,9 @@ CUT_S_MAX: Final = 60.0
 CUT_SHARE_MAX: Final = 0.15
 """Share of the time of publishing that a cut may last in a long run."""
 
+TURN_S: Final = 4.0
+"""Time after which a gateway that is back has its turn."""
+
 PAUSE_S: Final = (1.0, 3.0)
 SEEN_S_MAX: Final = 60.0
 HEALED_S_MAX: Final = 5.0
@@ -79,7 +83,14 @@ class Run:
     """One run in one directory."""
 
     def __init__(
-        self, directory: Path, network: DomainNetwork, rate_per_s: float, seed: int, *, events_max: int = 0
+        self,
+        directory: Path,
+        network: DomainNetwork,
+        rate_per_s: float,
+        seed: int,
+        *,
+        events_max: int = 0,
+        has_rendezvous: bool = False,
     ) -> None:
         self.verdict = Verdict()
         self.faults = dict.fromkeys(KILLS if network.mode == "loopback" else (*KILLS, *CUTS), 0)
@@ -94,7 +105,10 @@ class Run:
         self._events_max = events_max
         self._subjects = tuple(f"Type{number}" for number in range(SUBJECTS))
         users = {domain: [f"{kind}{each}" for kind in "pr" for each in _numbers(place)] for place, domain in _placed()}
-        self.servers = FederatedServers(directory, network, self._subjects, users, burst=lambda: self._tell("burst"))
+        burst = functools.partial(self._tell, "burst")
+        self.servers = FederatedServers(
+            directory, network, self._subjects, users, burst=burst, has_rendezvous=has_rendezvous
+        )
         self.roles = [self._role(directory, place, domain) for place, domain in _placed()]
         self._processes = {role.name: self._process(role) for role in self.roles}
         self._latest = {role.name: [0] * COUNTS for role in self.roles}
@@ -225,15 +239,18 @@ class Run:
         killed = {"kill gateway": SERVERS[:1], "kill other": SERVERS[1:], "kill both": SERVERS}
         match name:
             case "cut":
-                await self.servers.cut(both_ways, cut_s, random)
+                await self.servers.cut(both_ways, asyncio.sleep(cut_s), random)
             case "cut one way":
-                await self.servers.cut([(one, other)], cut_s, random)
+                await self.servers.cut([(one, other)], asyncio.sleep(cut_s), random)
             case "cut and kill":
-                # The server is back before the cut ends, so that nothing else delays the events.
-                killing = self.servers.kill(DOMAINS[one], SERVERS[:1], min(down_s, cut_s / 2), random)
-                await asyncio.gather(self.servers.cut(both_ways, cut_s, random), killing)
+                await self.servers.cut(both_ways, self._kill_and_wait(DOMAINS[one], down_s), random)
             case _:
                 await self.servers.kill(DOMAINS[one], killed[name], down_s, random)
+
+    async def _kill_and_wait(self, domain: str, down_s: float) -> None:
+        """Kill the gateway of a domain, and return once it has its turn again: nothing but the cut delays events."""
+        await self.servers.kill(domain, SERVERS[:1], down_s, self._random)
+        await asyncio.sleep(TURN_S)
 
     def _tell(self, word: str) -> None:
         for process in self._processes.values():
@@ -319,6 +336,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=120.0, help="duration of publishing (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=300.0, help="events per second (default: %(default)s)")
     parser.add_argument("--events", type=int, default=0, metavar="N", help="publish no longer than until N events")
+    parser.add_argument("--rendezvous", action="store_true", help="every second type has the method rendezvous")
     parser.add_argument("--seed", type=int, help="seed of agents and faults (default: a new one)")
     parser.add_argument(
         "--limit-s", type=float, default=900.0, help="publish no longer than this (default: %(default)s)"
@@ -362,7 +380,8 @@ def main(arguments: list[str] | None = None) -> int:
     network, why = open_domains(options.network, len(DOMAINS), len(SERVERS))
     print(why, flush=True)
     try:
-        run = Run(directory, network, options.rate, seed, events_max=options.events)
+        more_options = {"events_max": options.events, "has_rendezvous": options.rendezvous}
+        run = Run(directory, network, options.rate, seed, **more_options)
         asyncio.run(_play(run, min(options.seconds, options.limit_s)))
         results = run.results()
         is_good = run.verdict.good and not results["too_little"]

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Awaitable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -100,13 +101,17 @@ def test_each_kind_of_fault_has_its_turn(tmp_path: Path, monkeypatch: pytest.Mon
     async def kill(self: FederatedServers, domain: str, servers: list[str], down_s: float, random: Random) -> None:
         done.append(("kill", tuple(servers)))
 
-    async def cut(self: FederatedServers, ways: list[tuple[int, int]], lasting_s: float, random: Random) -> None:
-        assert 3 <= lasting_s <= 60
+    async def cut(
+        self: FederatedServers, ways: list[tuple[int, int]], meanwhile: Awaitable[None], random: Random
+    ) -> None:
+        await meanwhile
         done.append(("cut", len(ways)))
 
     monkeypatch.setattr(FederatedServers, "kill", kill)
     monkeypatch.setattr(FederatedServers, "cut", cut)
     monkeypatch.setattr(federationkill, "PAUSE_S", (0.0, 0.0))
+    monkeypatch.setattr(federationkill, "TURN_S", 0.0)
+    monkeypatch.setattr(federationkill, "CUT_S", (0.0, 0.01))
     asyncio.run(made._disturb(0.0))
     assert made.faults == dict.fromkeys((*KILLS, *CUTS), 1)
     kills = [("kill", SERVERS[:1]), ("kill", SERVERS[:1]), ("kill", SERVERS[1:]), ("kill", SERVERS)]

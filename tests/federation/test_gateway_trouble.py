@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from wanderbus.federation.domestic_interest import ReceivedTypes
-from wanderbus.federation.gateway import LINK_HINT, Gateway
+from wanderbus.federation.gateway import LINK_HINT, UNREACHABLE_EACH_S, Gateway
 from wanderbus.federation.gateway_choice import SWITCH_S
 from wanderbus.federation.messages import ForeignTrouble
 from wanderbus.federation.parameters import ForeignDomain
@@ -60,6 +60,22 @@ def test_gateways_that_never_answered_are_reported_once(theirs: list[str]) -> No
     reports = [each.reason for outputs in said for each in outputs if isinstance(each, ForeignTrouble)]
     # The links themselves report about an only gateway.
     assert reports == ([f"none of its gateways has answered yet; {LINK_HINT}"] if len(theirs) > 1 else [])
+
+
+def test_a_domain_that_stays_away_is_reported_once_in_ten_minutes() -> None:
+    made = gateway("alpha", "beta", "b1", "b2")
+    made.start(0.0)
+    said = []
+    for turn in range(1, 500):
+        reason = f"b{turn % 2} has not answered for {turn} s"
+        outputs = made.at_foreign_links(PeerUnreachable(f"beta/b{turn % 2}", reason), 3.0 * turn)
+        said += [each.reason for each in outputs if isinstance(each, ForeignTrouble)]
+        assert trouble(made, "beta") == reason
+    assert len(said) == 1 + int(3.0 * 498 / UNREACHABLE_EACH_S)
+    made.at_foreign_links(ServerLinkOpened(1, "beta/b1", True), 1_500.0)
+    made.at_foreign_links(ServerLinkClosed(1, "beta/b1", SILENT), 1_501.0)
+    away = PeerUnreachable("beta/b1", "away again")
+    assert ForeignTrouble("beta", "away again") in made.at_foreign_links(away, 1_502.0)
 
 
 def test_the_domain_that_opens_no_link_says_who_does() -> None:

@@ -76,6 +76,9 @@ REPLACED: Final = "another link replaces it"
 LINK_HINT: Final = "compare key and addresses with its card, and ask whether it has yours"
 """Advice about a domain with which there is no link: it does not say whether it knows this one."""
 
+UNREACHABLE_EACH_S: Final = 600.0
+"""Least time between two reports that a domain cannot be reached."""
+
 TURN_S: Final = 0.01
 """Pause between two turns of a change that takes several: others are served meanwhile."""
 
@@ -137,6 +140,8 @@ class Gateway:
         self._links: dict[str, int] = {}
         """The link to each foreign domain."""
         self._troubles: dict[str, str] = {}
+        self._unreachable_at: dict[str, float] = {}
+        """Time of the last report that a domain cannot be reached, unless it can be reached now."""
         self._is_placing = False
         self._taken: dict[str, dict[str, EventsTaken]] = {}
         """Last place of each server of a foreign domain; at the end of a batch it is acknowledged, with all before."""
@@ -281,7 +286,7 @@ class Gateway:
             case ServerMessageReceived(link=link, payload=payload):
                 self._on_message(domain, link, payload, now)
             case PeerUnreachable(reason=reason):
-                self._report(domain, reason)
+                self._unreachable(domain, reason, now)
             case ServerReachable():
                 self._report(domain, "")
         return self._take()
@@ -419,7 +424,18 @@ class Gateway:
         for each in several:
             self._outputs.append(each if isinstance(each, SetTimer | CancelTimer) else ForForeignLinks(each))
 
+    def _unreachable(self, domain: str, reason: str, now: float) -> None:
+        """Note why a domain cannot be reached; report it once for a while, however many gateways are tried in turn."""
+        reported_at = self._unreachable_at.get(domain)
+        if reported_at is None or now - reported_at >= UNREACHABLE_EACH_S:
+            self._unreachable_at[domain] = now
+            self._report(domain, reason)
+        else:
+            self._troubles[domain] = reason
+
     def _report(self, domain: str, reason: str) -> None:
+        if not reason:
+            self._unreachable_at.pop(domain, None)
         if self._troubles.get(domain, "") != reason:
             self._troubles[domain] = reason
             self._outputs.append(ForeignTrouble(domain, reason))
@@ -469,7 +485,7 @@ class Gateway:
         # The links report about an only gateway; of several, each is given up before that.
         has_several = len(self._domains[domain].gateways) > 1
         if has_several and domain not in self._links and not self._troubles.get(domain):
-            self._report(domain, f"none of its gateways has answered yet; {LINK_HINT}")
+            self._unreachable(domain, f"none of its gateways has answered yet; {LINK_HINT}", now)
         self._choose(self._choices[domain].timer_fired(now))
 
     def _trouble(self, domain: str) -> str:
