@@ -49,7 +49,9 @@ class DomainLies:
         events = (self._rumours, self._others_events, self._flood, self._replays)
         rest = (self._acknowledgements, self._losses, self._claims, self._lives, self._paths)
         self._quiet: Iterator[Kind] = itertools.cycle((*events, *rest))
-        self._loud: Iterator[Kind] = itertools.cycle((self._noise, self._strangers, self._servers, self._filters))
+        self._loud: Iterator[Kind] = itertools.cycle(
+            (self._noise, self._strangers, self._servers, self._names, self._filters)
+        )
 
     def quiet(self) -> list[bytes]:
         """Return the next lies that can be ignored."""
@@ -124,8 +126,12 @@ class DomainLies:
         return [self._random.choice((_carried(whole), _carried(last), path))]
 
     def _servers(self) -> list[bytes]:
-        """Name more servers than a domain can have, and one whose name is two lines."""
-        return [*(self._event(RECEIVED, f"y{number}") for number in range(300)), self._event(RECEIVED, "x1\nERROR")]
+        """Name more servers than a domain can have."""
+        return [self._event(RECEIVED, f"y{number}") for number in range(300)]
+
+    def _names(self) -> list[bytes]:
+        """Name a server by two lines."""
+        return [self._event(RECEIVED, "x1\nERROR")]
 
     def _filters(self) -> list[bytes]:
         several = tuple([NumberedFilter(each, SENT, f"Number == {each}") for each in range(FILTERS_MAX + 1)])
