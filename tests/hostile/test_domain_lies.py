@@ -81,9 +81,10 @@ def test_quiet_lies_close_no_link_and_loud_ones_do(lies: DomainLies) -> None:
         assert domains.closings() == [], turn
         number += 1
         domains.publish(domains.publisher, number, subject=SENT)
-    for turn in range(1, LOUD + 1):
+    for turn in range(LOUD):
+        before = len(domains.closings())
         domains.say(*lies.loud())
-        assert len(domains.closings()) == turn
+        assert len(domains.closings()) > before, turn
         number += 1
         domains.publish(domains.publisher, number, subject=SENT)
     for reader in domains.readers:
