@@ -296,3 +296,18 @@ def test_m01_users_at_every_server_read_a_gap_for_what_another_domain_has_lost(s
     (gap,) = [item for items in reader.items.values() for item in items if item.id is None]
     assert "domain_events_lost" in gap.text
     assert len(domains.nodes["b2"].lost) == len(domains.nodes["b1"].lost) == 1
+
+
+def test_the_link_that_published_for_a_domain_is_forgotten_with_the_link_to_the_domain() -> None:
+    domains = Domains({"alpha": ["a1"], "beta": ["b1"]})
+    reader = domains.subscriber("b1", "reader")
+    publisher = domains.device("a1", "publisher")
+    for number in range(4):
+        domains.publish(publisher, number)
+        domains.foreign_links.break_some()
+        domains.wait()
+    domains.publish(publisher, 4)
+    assert received(reader) == list(range(5))
+    gateway = domains.nodes["b1"].member._gateway
+    assert gateway is not None
+    assert list(gateway._publishing.values()) == ["alpha"]

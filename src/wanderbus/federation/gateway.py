@@ -16,7 +16,7 @@ from itertools import count, groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
+from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, LinkOpened, SendOnLink
 from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.messages import FromReceiver, FromSender
@@ -131,6 +131,8 @@ class Gateway:
             each.name: Imports(each.name, own, each.receives, new_link, epoch, each.events_per_s_max)
             for each in self._domains.values()
         }
+        self._publishing: dict[int, str] = {}
+        """The foreign domain whose events each link of the broker publishes."""
         self._known: dict[str, frozenset[str]] = {}
         """Types of which all filters of a foreign domain are known; they stay known while there is no link."""
         self._doubtful: dict[str, set[Interest]] = {each: set() for each in self._domains}
@@ -218,13 +220,12 @@ class Gateway:
 
     def from_broker(self, output: SendOnLink | LinkDropped, now: float) -> list[GatewayOutput]:
         """Take an answer of the broker to what was published."""
-        for domain, each in self._imports.items():
-            if each.link != output.link:
-                continue
-            if isinstance(output, SendOnLink):
-                self._imported(domain, each.answered(output.payload, now))
-            else:
-                self._imported(domain, each.dropped(now))
+        domain = self._publishing.get(output.link)
+        if domain is not None and isinstance(output, SendOnLink):
+            self._imported(domain, self._imports[domain].answered(output.payload, now))
+        elif domain is not None:
+            del self._publishing[output.link]
+            self._imported(domain, self._imports[domain].dropped(now))
         return self._take()
 
     def finish(self) -> list[GatewayOutput]:
@@ -341,6 +342,8 @@ class Gateway:
         self._early.pop(domain, None)
         self._taken.pop(domain, None)
         self._apply(domain, self._exports[domain].end(f"the link to {domain} is closed", now))
+        if (publishing := self._imports[domain].link) is not None:
+            self._publishing.pop(publishing, None)
         self._imported(domain, self._imports[domain].end())
         self._route([DomainUnlinked(domain)], now)
 
@@ -405,6 +408,8 @@ class Gateway:
     def _imported(self, domain: str, result: Imported) -> None:
         """Carry out what publishing the events of a foreign domain needs."""
         self._outputs += result.for_broker
+        if result.for_broker and isinstance(opened := result.for_broker[0], LinkOpened):
+            self._publishing[opened.link] = domain
         if (link := self._links.get(domain)) is not None:
             for taken in result.taken:
                 self._taken.setdefault(domain, {})[taken.server] = taken
