@@ -7,18 +7,8 @@ import sys
 from typing import Final
 
 NAMES: Final = (
-    *(
-        "crash",
-        "domainkill",
-        "enginekill",
-        "federationkill",
-        "lakekill",
-        "matrix",
-        "modelchange",
-        "powercut",
-        "restore",
-    ),
-    "sabotage",
+    *("conformance", "crash", "domainkill", "enginekill", "federationkill", "lakekill"),
+    *("matrix", "modelchange", "powercut", "restore", "sabotage"),
 )
 
 
