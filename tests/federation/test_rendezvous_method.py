@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 import pytest
 
 from tests.federation.federated_world import World, disturb, partly_trusting, points, trusting
-from wanderbus.channels.interest.messages import InterestPosition, InterestWhole, NumberedFilter, Stream
+from wanderbus.channels.interest.messages import FromSender, InterestPosition, InterestWhole, NumberedFilter, Stream
 from wanderbus.federation.filter_routing import FilterRouting
 from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX, FILTERS_MAX, TYPES_MAX
 from wanderbus.federation.methods.rendezvous_choice import RendezvousChoice
@@ -18,7 +19,9 @@ from wanderbus.federation.routing_messages import (
     DomainMessage,
     Neighbour,
     RoutingFailed,
+    RoutingOutput,
     RoutingSettings,
+    SendToDomain,
 )
 
 NAMES = ("a", "b", "c", "d")
@@ -258,12 +261,41 @@ def test_methods_of_disturbed_domains(seed: int) -> None:
     assert not any(each.changing() for each in world.routing.values())
 
 
+def test_filters_that_come_before_the_trust_of_their_domain() -> None:
+    """They are for an earlier life of the rendezvous: others must not hear from this one that nothing is wanted."""
+    asker, sender = OTHERS[:2]
+    world = World(trusting(NAMES, [TYPE], method="rendezvous"))
+    routing = world.routing[RENDEZVOUS]
+    wanted = (NumberedFilter(1, TYPE, "x < 4"),)
+    early = DomainMessage(asker, carried("asked", InterestWhole(Stream(0, asker), 1, 1, wanted)))
+    outputs = routing.step([DomainLinked(asker), DomainLinked(sender), early, trust_of(world, sender)], 0.0)
+    assert asker not in streams_told(outputs, sender)
+    again = DomainMessage(asker, carried("asked", InterestWhole(Stream(0, asker), 1, 2, wanted)))
+    outputs = routing.step([trust_of(world, asker), again], 1.0)
+    assert streams_told(outputs, sender) == [asker]
+
+
+def trust_of(world: World, domain: str) -> DomainMessage:
+    """Return what a domain says of its trust, on a new link to the rendezvous."""
+    said = world.routing[domain].step([DomainLinked(RENDEZVOUS)], 0.0)
+    payloads = [each.payload for each in said if isinstance(each, SendToDomain)]
+    return DomainMessage(domain, next(each for each in payloads if isinstance(decode(each), TrustAnnounced)))
+
+
+def streams_told(outputs: Iterable[RoutingOutput], domain: str) -> list[str]:
+    """Return the domains of whose interest a rendezvous tells another one."""
+    sent = [decode(each.payload) for each in outputs if isinstance(each, SendToDomain) and each.domain == domain]
+    told = [each for each in sent if isinstance(each, StreamCarried) and ROLES[each.role] == "spread"]
+    return [each.message.stream.origin for each in told if isinstance(each.message, FromSender)]
+
+
 # Nonsense --------------------------------------------------------------------------------------------------------
 
 
 def failed(at: str, sender: str, *payloads: bytes) -> list[str]:
     routing = FilterRouting(trusting(NAMES, [TYPE], method="rendezvous")[at], epoch=1)
-    outputs = routing.step([DomainLinked(sender), *[DomainMessage(sender, each) for each in payloads]], 0.0)
+    trust = DomainMessage(sender, encode(TrustAnnounced((), ())))
+    outputs = routing.step([DomainLinked(sender), trust, *[DomainMessage(sender, each) for each in payloads]], 0.0)
     return [each.reason for each in outputs if isinstance(each, RoutingFailed)]
 
 

@@ -62,8 +62,14 @@ class RendezvousPoint:
         return self._proxies.link_down(domain, is_dead=False)
 
     def receive(self, domain: str, message: Message, now: float) -> list[Output]:
-        """Take what a domain wants, or its answer; :class:`RemoteProtocolError` if it is nonsense."""
+        """Take what a domain wants, or its answer; :class:`RemoteProtocolError` if it is nonsense.
+
+        What it has sent to an earlier life of the routing here may come before whom it trusts: others would hear that
+        it wants nothing. It repeats everything behind its trust.
+        """
         if isinstance(message, FromSender):
+            if domain not in self._trust:
+                return []
             check_filters(self._proxies.incoming, (domain, Stream(GROUP, domain)), message, self._types[domain])
         return self._proxies.receive(domain, message, now)
 
