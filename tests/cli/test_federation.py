@@ -97,11 +97,13 @@ def test_changes_of_trust(file: Path, capsys: Output) -> None:
     assert (found.events_per_s_max, found.distance_ms, found.backbone) == (50.0, 12.5, False)
     capsys.readouterr()
     words = ["--events-per-s-max", "none", "--distance-ms", "none", "--backbone", "--no-send", "Departure"]
+    words += ["--gives-sessions", "--no-takes-sessions"]
     assert run(["federation", "trust", str(file), "beta.example", *words, "--json"]) == 0
     (row,) = rows(capsys)
     assert row == {
         **{"domain": "beta.example", "public_key": KEY, "gateways": {"b1": "127.0.0.2:5900"}},
         **{"receive": ["Stock"], "send": [], "events_per_s_max": None, "distance_ms": None, "backbone": True},
+        **{"gives_sessions": True, "takes_sessions": False},
     }
 
 
@@ -132,8 +134,9 @@ def test_lists_and_details(file: Path, capsys: Output) -> None:
     assert run(["federation", "show", str(file), "beta.example"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         *("domain: beta.example", f"public key: {KEY}", "gateway: b1 at 127.0.0.2:5900", "backbone: yes"),
-        *("receives from it: Price", "sends to it: nothing", "events a second that are accepted: no bound"),
-        *("distance: measured", "method of Price: multicast"),
+        *("receives from it: Price", "sends to it: nothing"),
+        *("sessions may move there: no", "sessions from there may move here: no"),
+        *("events a second that are accepted: no bound", "distance: measured", "method of Price: multicast"),
     ]
     assert run(["federation", "show", str(file), "beta.example", "--json"]) == 0
     assert rows(capsys)[0]["methods"] == {"Price": "multicast"}
@@ -276,7 +279,7 @@ def test_commands_and_the_file_of_the_page(tmp_path: Path, monkeypatch: pytest.M
     page = (Path(__file__).parents[2] / "docs" / "federation.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    wanderbus (federation (?!status).+)$", page, re.MULTILINE)
-    assert len(commands) == 11
+    assert len(commands) == 13
     for command in commands:
         words, _, target = command.partition(" > ")
         assert run(words.split()) == 0

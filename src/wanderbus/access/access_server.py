@@ -26,6 +26,7 @@ from wanderbus.access.device_signalling import DeviceSignalling
 from wanderbus.access.federation_parts import FOREIGN_LINKS, FOREIGN_SOCKET, FederationParts
 from wanderbus.access.federation_traffic import FederationTraffic
 from wanderbus.access.link_traffic import LinkTraffic, consumed_units
+from wanderbus.access.lone_handovers import LoneHandovers
 from wanderbus.access.messages import DevicesRestored
 from wanderbus.access.parts import BASELINE, TRANSPORTS, USER_AGENT
 from wanderbus.access.session_channels import SessionChannels
@@ -63,6 +64,7 @@ from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
+from wanderbus.peers.far_servers import FarDomains
 from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.messages import ServerLinksInput
 from wanderbus.peers.parts import (
@@ -149,10 +151,14 @@ class AccessServer:
         self._sessions = SessionTable()
         self._parts = Composition[Output]()
         self._signalling = DeviceSignalling(
-            self._parts, self._user_agent, broker, self._sessions, channels, asks_owner=servers is not None
+            self._parts,
+            self._user_agent,
+            broker,
+            self._sessions,
+            channels,
+            asks_owner=servers is not None or federation is not None,
         )
-        self._servers = None if servers is None else self._make_traffic(servers)
-        self._federation = None if federation is None else FederationTraffic(self._parts, federation, self._servers)
+        self._make_domains(servers, federation)
         traffic = LinkTraffic(
             self._parts,
             self._transports,
@@ -162,12 +168,17 @@ class AccessServer:
             consumed_units(rudp, tcp),
             self._servers,
             self._federation,
+            self._lone,
         )
+        self._add_parts(traffic)
+
+    def _add_parts(self, traffic: LinkTraffic) -> None:
+        """Add the parts for agents, and the broker."""
         self._parts.add(USER_AGENT, self._user_agent.step, self._signalling.route)
         self._parts.add(TRANSPORTS, self._transports.step, traffic.route_transports)
-        self._parts.add(BROKER, broker.step, traffic.route_broker)
-        if baseline is not None:
-            self._parts.add(BASELINE, baseline.step, traffic.route_baseline)
+        self._parts.add(BROKER, self.broker.step, traffic.route_broker)
+        if self._baseline is not None:
+            self._parts.add(BASELINE, self._baseline.step, traffic.route_baseline)
 
     def start(self, wall_us: int, now: float, rolled_back: str = "") -> list[Output]:
         """Begin to serve: register, restore the sessions of the log, and renew them paced.
@@ -184,6 +195,9 @@ class AccessServer:
             self._parts.run(now)
         if self._federation is not None:
             self._federation.start(now)
+            self._parts.run(now)
+        if self._lone is not None:
+            self._lone.start(now)
             self._parts.run(now)
         if self._baseline is not None:
             self._parts.give(BASELINE, [DevicesRestored(tuple(self.broker.state.devices.values()))])
@@ -220,15 +234,32 @@ class AccessServer:
             self._parts.run(now)
         return self._parts.take_outputs()
 
-    def _make_traffic(self, servers: ServerParts) -> ServerTraffic:
+    def _make_domains(self, servers: ServerParts | None, federation: FederationParts | None) -> None:
+        """Make the traffic with other servers and domains."""
+        domains = FarDomains() if federation is None else federation.domains
+        self._servers = None if servers is None else self._make_traffic(servers, domains)
+        self._lone = self._make_lone(domains) if servers is None and federation is not None else None
+        self._federation: FederationTraffic | None = None
+        if federation is not None:
+            federation.member.called_at((self._properties.uri,))
+            self._federation = FederationTraffic(self._parts, federation, self._servers, self._lone)
+
+    def _make_traffic(self, servers: ServerParts, domains: FarDomains) -> ServerTraffic:
         """Return the traffic with the other servers, which decides where new calls are served, too."""
         state, domain = self.broker.state, self.broker.config.domain
         takes = servers.name in servers.access
         # A call that passes the proxy of its new server gets a relay there, as it did at its former one.
         contacts = self._properties.reached_at or (self._user_agent.contact_uri,)
         owners = SessionOwners(servers.others, state, contacts, takes=takes)
-        handovers = SessionHandovers(servers.others, servers.access, state, domain, servers.networks)
+        handovers = SessionHandovers(servers.others, servers.access, state, domain, servers.networks, domains=domains)
         return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided, handovers)
+
+    def _make_lone(self, domains: FarDomains) -> LoneHandovers:
+        """Return what moves sessions to other domains, and redirects calls there, if this server is alone."""
+        state = self.broker.state
+        owners = SessionOwners((), state, ())
+        handovers = SessionHandovers((), (), state, self.broker.config.domain, domains=domains)
+        return LoneHandovers(self._parts, owners, handovers, self._signalling.on_decided)
 
     @property
     def refused(self) -> Counter[str]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from wanderbus.composition import Part
 from wanderbus.federation.member import FederationMember
 from wanderbus.federation.messages import FederationInput, FederationOutput
+from wanderbus.peers.far_servers import FarDomains
 from wanderbus.peers.links import ServerLinks
 from wanderbus.peers.messages import ServerLinksInput, ServerLinksOutput
 
@@ -21,7 +22,11 @@ FOREIGN_SOCKET: Final = FOREIGN_LINKS.name
 
 
 class FederationParts(NamedTuple):
-    """Parts for the federation of the domain; ``links`` to other domains only if it is a gateway."""
+    """Parts for the federation of the domain; ``links`` to other domains only if it is a gateway.
+
+    ``domains`` are those between which sessions may move.
+    """
 
     member: FederationMember
     links: ServerLinks | None = None
+    domains: FarDomains = FarDomains()

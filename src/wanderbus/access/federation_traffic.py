@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wanderbus.access.federation_parts import FEDERATION, FOREIGN_LINKS, FederationParts
+from wanderbus.access.lone_handovers import LoneHandovers
 from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective
 from wanderbus.broker.signals import BrokerInput, ForFederation
 from wanderbus.composition import Composition
 from wanderbus.federation.circuit_messages import FEDERATION_PREFIX
 from wanderbus.federation.messages import (
+    AtFarLinks,
     AtForeignLinks,
     FederationInput,
     FederationOutput,
     ForeignLinkReport,
+    ForFarLinks,
     ForForeignLinks,
 )
 from wanderbus.machine import ClockRead, Output, scoped
+from wanderbus.peers.far_servers import FarReport, FarRequest
 from wanderbus.peers.messages import CloseServerLink, SendOnServerLink, ServerLinksInput, ServerLinksOutput
 from wanderbus.peers.parts import BROKER, SERVER_LINKS
 from wanderbus.peers.server_traffic import ServerTraffic
@@ -28,16 +32,26 @@ class FederationTraffic:
     """Routes between the federation's part, the broker, and the links within the domain and between domains.
 
     :param servers: the traffic with the other servers of the domain; None if this server is alone
+    :param lone: moves sessions to other domains then, if any may move
     """
 
-    def __init__(self, parts: Composition[Output], federation: FederationParts, servers: ServerTraffic | None) -> None:
+    def __init__(
+        self,
+        parts: Composition[Output],
+        federation: FederationParts,
+        servers: ServerTraffic | None,
+        lone: LoneHandovers | None = None,
+    ) -> None:
         self._parts = parts
-        self._member, self._links = federation
+        self._handovers = servers or lone
+        self._member, self._links, _ = federation
         parts.add(FEDERATION, self._member.step, self.route_member)
         if self._links is not None:
             parts.add(FOREIGN_LINKS, self._links.step, self.route_links)
         if servers is not None:
             servers.add_service(FEDERATION_PREFIX, FEDERATION)
+        if self._handovers is not None:
+            self._handovers.use_far_links(self._to_far)
 
     def start(self, now: float) -> None:
         """Begin; a gateway opens links to other domains."""
@@ -66,6 +80,7 @@ class FederationTraffic:
         for_broker: list[BrokerInput] = []
         for_servers: list[ServerLinksInput] = []
         for_foreign: list[ServerLinksInput] = []
+        at_far: list[FarReport] = []
         for output in outputs:
             match output:
                 case LinkOpened() | LinkClosed() | MessageArrived() | DomainEventsLost() | ForeignInterestEffective():
@@ -74,11 +89,18 @@ class FederationTraffic:
                     for_servers.append(output)
                 case ForForeignLinks(request=request):
                     for_foreign.append(request)
+                case AtFarLinks(report=report):
+                    at_far.append(report)
                 case _:
                     self._parts.emit(output)
         self._parts.give(SERVER_LINKS, for_servers)
+        if at_far and self._handovers is not None:
+            self._handovers.at_far_links(at_far)
         self._parts.give(FOREIGN_LINKS, for_foreign)
         self._parts.give(BROKER, for_broker)
+
+    def _to_far(self, requests: Sequence[FarRequest]) -> None:
+        self._parts.give(FEDERATION, [ForFarLinks(each) for each in requests])
 
     def give_broker_outputs(self, outputs: Iterable[SendOnLink | LinkDropped | ForFederation]) -> None:
         """Pass on what the broker sends to foreign domains, and what users here want of them."""

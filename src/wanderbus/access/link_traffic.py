@@ -13,6 +13,7 @@ from wanderbus.access.device_session import DeviceSession
 from wanderbus.access.device_signalling import DeviceSignalling
 from wanderbus.access.federation_parts import FIRST_CIRCUIT
 from wanderbus.access.federation_traffic import FederationTraffic
+from wanderbus.access.lone_handovers import LoneHandovers
 from wanderbus.access.messages import BaselineOutput
 from wanderbus.access.parts import BASELINE, TRANSPORTS
 from wanderbus.access.session_table import SessionTable
@@ -67,6 +68,7 @@ class LinkTraffic:
     :param consumed_units: weight of processed messages after which the endpoints are informed
     :param servers: messages between servers; None if this server is alone
     :param federation: messages between domains; None if there are no others
+    :param lone: moves sessions to other domains, if this server is alone in its own
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class LinkTraffic:
         consumed_units: float,
         servers: ServerTraffic | None = None,
         federation: FederationTraffic | None = None,
+        lone: LoneHandovers | None = None,
     ) -> None:
         self._parts = parts
         self._transports = transports
@@ -88,6 +91,7 @@ class LinkTraffic:
         self._consumed_units = consumed_units
         self._servers = servers
         self._federation = federation
+        self._lone = lone
 
     def route_transports(self, outputs: list[TransportOutput], now: float) -> None:
         """Pass everything that arrived to the broker as one batch."""
@@ -178,6 +182,8 @@ class LinkTraffic:
             self._parts.give(BASELINE, for_baseline)
         if self._servers is not None:
             self._servers.give_broker_outputs(for_servers, for_leaders, for_interest, for_handovers)
+        if self._lone is not None:
+            self._lone.give_broker_outputs(for_handovers)
         if self._federation is not None:
             self._federation.give_broker_outputs(for_federation)
         for session, reason in dropped:

@@ -98,6 +98,8 @@ class Admin:
         self._servers = basics.servers
         self._drain = Drain(basics)
         self._roles = basics.config.roles
+        self._is_federated = basics.config.federated
+        self._domain = basics.config.domain
         self._listings = Listings(basics.state, basics.links, basics.config)
         self._moves: dict[tuple[str, str], tuple[Link, protocol.MoveSession]] = {}
         """The request that waits for the move of each session."""
@@ -360,12 +362,13 @@ class Admin:
         It is sent to who asks again, if the link of the former request has been closed meanwhile. A device of the
         session asks again at the server to which it has moved.
         """
-        if self._channels is None:
+        if self._channels is None and not self._is_federated:
             raise Refused("this server is alone, a session cannot move to another one")
         if self._servers.reserves(request.user):
             raise Refused(f"{request.user} is reserved; its session stays at each server")
         here = self._state.sessions.get(session_key(request.user, request.session))
-        if request.server == self._channels.server and here is not None and not here.is_fenced:
+        target = self._target(request.server)
+        if not target and here is not None and not here.is_fenced:
             row = {"user": request.user, "session": request.session, "server": request.server}
             self._links.send(link, protocol.Listing(request.request, (row,)))
             return
@@ -376,7 +379,15 @@ class Admin:
         self._moves[key] = link, request
         if asker is None:
             cause = "user" if link.user == request.user else "asked"
-            self._journal.emit(MoveSession(request.user, request.session, request.server, cause))
+            self._journal.emit(MoveSession(request.user, request.session, target or request.server, cause))
+
+    def _target(self, name: str) -> str:
+        """Return a target of a move as servers here name it, "" for this one; it may be named with its domain."""
+        domain, _, server = name.partition("/")
+        own = "" if self._channels is None else self._channels.server
+        if self._domain and domain == self._domain:
+            return "" if own in ("", server) or not server else server
+        return "" if name == own else name
 
     def move_ended(self, ended: SessionMoveEnded) -> None:
         """Answer the request for a move."""

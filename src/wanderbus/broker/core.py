@@ -199,6 +199,7 @@ class Broker:
             self._interest,
             self._peers.after_past,
             former,
+            delivery.origins,
         )
         publishing = Publishing(
             basics,

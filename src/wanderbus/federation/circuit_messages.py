@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import msgspec
 
 from wanderbus.event import Number
-from wanderbus.federation.wire import NAME_CHARACTERS_MAX, Name
+from wanderbus.federation.wire import NAME_CHARACTERS_MAX, Name, ServerNames, User
 from wanderbus.protocol.bases import decoded
 
 FEDERATION_PREFIX: Final = b"\x06"
@@ -108,6 +108,40 @@ class EverywhereAnswered(PeerMessage, frozen=True, tag=11):
 
 
 SharedLinkMessage = ForeignLinkOpened | ForeignLinkMessage | ForeignLinkClosed | ForeignLinkConsumed
+
+
+class ToFar(PeerMessage, frozen=True, tag=12):
+    """A message of this server for ``server`` of another domain, which a gateway passes on if it has a link there."""
+
+    domain: Name
+    server: Name
+    payload: bytes
+
+
+class FromFar(PeerMessage, frozen=True, tag=13):
+    """A message of ``server`` of another domain for the receiver."""
+
+    domain: Name
+    server: Name
+    payload: bytes
+
+
+class ServersAsked(PeerMessage, frozen=True, tag=14):
+    """Question for the servers of another domain, and the one that is to take a session of ``user``."""
+
+    domain: Name
+    user: User
+
+
+class ServersTold(PeerMessage, frozen=True, tag=15):
+    """Answer to :class:`ServersAsked`."""
+
+    domain: Name
+    user: User
+    servers: ServerNames
+    chosen: str
+
+
 Message = (
     CircuitOpened
     | CircuitMessage
@@ -117,6 +151,10 @@ Message = (
     | LossReported
     | EverywhereAsked
     | EverywhereAnswered
+    | ToFar
+    | FromFar
+    | ServersAsked
+    | ServersTold
 )
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened
+from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened, FromFar, ServersTold
 from wanderbus.federation.wire import EventForwarded, EventsLost
 from wanderbus.machine import Output, SetTimer
+
+ToServerMessage = CircuitOpened | CircuitMessage | CircuitClosed | FromFar | ServersTold
 
 
 class ToServer(Output, frozen=True):
     """Send a message to a server of the own domain."""
 
     server: str
-    message: CircuitOpened | CircuitMessage | CircuitClosed
+    message: ToServerMessage
 
 
 class ToDomain(Output, frozen=True):

@@ -21,7 +21,14 @@ from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage
+from wanderbus.federation.circuit_messages import (
+    CircuitClosed,
+    CircuitMessage,
+    FromFar,
+    ServersAsked,
+    ServersTold,
+    ToFar,
+)
 from wanderbus.federation.domestic_interest import DomesticTable, ReceivedTypes
 from wanderbus.federation.everywhere import EverywhereAnswers
 from wanderbus.federation.everywhere_messages import InterestCounts
@@ -37,7 +44,7 @@ from wanderbus.federation.messages import (
     ForeignTrouble,
     ForForeignLinks,
 )
-from wanderbus.federation.named_servers import shown
+from wanderbus.federation.named_servers import NamedFarServers, shown
 from wanderbus.federation.own_gateways import OwnGateways
 from wanderbus.federation.parameters import ForeignDomain
 from wanderbus.federation.routing_lives import RoutingLives
@@ -54,8 +61,21 @@ from wanderbus.federation.routing_messages import (
     WantedByDomain,
     WantedKnown,
 )
-from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken, FiltersBegun, FiltersSent, decode, encode
+from wanderbus.federation.wire import (
+    EventForwarded,
+    EventsLost,
+    EventsTaken,
+    FarForwarded,
+    FiltersBegun,
+    FiltersSent,
+    Message,
+    ServersNamed,
+    ServersWanted,
+    decode,
+    encode,
+)
 from wanderbus.machine import CancelTimer, SetTimer, TimerFired
+from wanderbus.peers.handover.placement import server_for
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConsumedOnServerLink,
@@ -113,6 +133,9 @@ class Gateway:
         self._is_first = gateways[0] == name
         self._had: set[str] = set()
         """Foreign domains with a link here since the routing has begun."""
+        self._reachable: set[str] = {name}
+        """Servers of the own domain that can be reached."""
+        self._servers = tuple(servers)
         self._table = DomesticTable([each for each in servers if each != name], types)
         self._domains = {each.name: each for each in domains}
         self._lives = RoutingLives(routing, epoch, gateways.index(name), self._domains)
@@ -122,6 +145,7 @@ class Gateway:
             if own < each.name
         }
         self._names = tuple(self._domains)
+        self._named = NamedFarServers(self._domains)
         self._exports = {
             # The number of a circuit tells which domain it is for.
             each.name: Exports(each.name, each.sends, servers, count(place, len(self._names)).__next__, epoch)
@@ -173,6 +197,7 @@ class Gateway:
     def server_up(self, server: str, now: float) -> list[GatewayOutput]:
         """Use a server of the own domain that can be reached now."""
         self._gateways.up(server)
+        self._reachable.add(server)
         for each in self._exports.values():
             self._apply(each.domain, each.up(server, now))
         self._take_turn(now)
@@ -180,6 +205,7 @@ class Gateway:
 
     def server_down(self, server: str, now: float) -> list[GatewayOutput]:
         """Wait for a server of the own domain that cannot be reached."""
+        self._reachable.discard(server)
         for each in self._exports.values():
             self._apply(each.domain, each.down(server, now))
         if self._gateways.down(server):
@@ -216,6 +242,14 @@ class Gateway:
             if self._names:
                 domain = self._names[(circuit - 1) % len(self._names)]
                 self._apply(domain, self._exports[domain].from_server(server, list(several), now))
+        return self._take()
+
+    def from_far(self, server: str, message: ToFar | ServersAsked) -> list[GatewayOutput]:
+        """Pass on a message of a server here to another domain, if this gateway has the link there."""
+        if isinstance(message, ToFar):
+            self._to_domain(message.domain, FarForwarded(server, message.server, message.payload))
+        else:
+            self._to_domain(message.domain, ServersWanted(server, message.user))
         return self._take()
 
     def from_broker(self, output: SendOnLink | LinkDropped, now: float) -> list[GatewayOutput]:
@@ -315,6 +349,8 @@ class Gateway:
                 case EventForwarded() | EventsLost():
                     self._imported(domain, self._imports[domain].received(message, self._wall_us, now))
                     return
+                case FarForwarded() | ServersWanted() | ServersNamed():
+                    self._pass_on(domain, message)
                 case EventsTaken():
                     self._apply(domain, self._exports[domain].taken(message, now))
                 case FiltersSent(payload=inner):
@@ -331,6 +367,24 @@ class Gateway:
             self._consumed(link, 1)
         except RemoteProtocolError as error:
             self._close(domain, f"{domain}: {error}")
+
+    def _pass_on(self, domain: str, message: FarForwarded | ServersWanted | ServersNamed) -> None:
+        """Pass on what a server of another domain says to one here; it is lost if that cannot be reached."""
+        match message:
+            case FarForwarded(source=source, target=target, payload=payload) if target in self._reachable:
+                self._named.check(domain, source)
+                self._outputs.append(ToServer(target, FromFar(domain, source, payload)))
+            case ServersWanted(source=source, user=user):
+                chosen = server_for(user, sorted(self._reachable)) or ""
+                self._to_domain(domain, ServersNamed(source, user, self._servers, chosen))
+            case ServersNamed(target=target, user=user, servers=servers, chosen=chosen) if target in self._reachable:
+                for each in servers:
+                    self._named.check(domain, each)
+                self._outputs.append(ToServer(target, ServersTold(domain, user, servers, chosen)))
+
+    def _to_domain(self, domain: str, message: Message) -> None:
+        if (link := self._links.get(domain)) is not None:
+            self._outputs.append(ForForeignLinks(SendOnServerLink(link, encode(message))))
 
     def _close(self, domain: str, reason: str) -> None:
         reason = shown(reason)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
@@ -35,21 +36,29 @@ from wanderbus.federation.circuit_messages import (
     ForeignLinkConsumed,
     ForeignLinkMessage,
     ForeignLinkOpened,
+    FromFar,
     InterestSent,
     LossReported,
+    ServersAsked,
+    ServersTold,
     SharedLinkMessage,
+    ToFar,
 )
 from wanderbus.federation.domestic_interest import DomesticSource, ReceivedTypes, messages_of
 from wanderbus.federation.everywhere import EverywhereRequests
 from wanderbus.federation.everywhere_messages import InterestCounts
-from wanderbus.federation.export_messages import ToServer
+from wanderbus.federation.export_messages import ToServer, ToServerMessage
+from wanderbus.federation.far.links import FarLinks
+from wanderbus.federation.far.reports import FarLinksInput
 from wanderbus.federation.gateway import Gateway, GatewayOutput
 from wanderbus.federation.messages import (
+    AtFarLinks,
     AtForeignLinks,
     FederationInput,
     FederationOutput,
     ForeignEventsLost,
     ForeignLinkReport,
+    ForFarLinks,
     ForForeignLinks,
 )
 from wanderbus.federation.named_servers import shown
@@ -57,6 +66,7 @@ from wanderbus.federation.parameters import FederationParameters
 from wanderbus.federation.shared_links import SharedLinks
 from wanderbus.federation.shared_outputs import AtGateway, ForOwnLink, OnPeerLink, SharedOutput
 from wanderbus.machine import ClockRead, Output, SetTimer, TimerFired
+from wanderbus.peers.far_servers import FIRST_FAR_LINK
 from wanderbus.peers.messages import (
     CloseServerLink,
     SendOnServerLink,
@@ -111,10 +121,11 @@ class FederationMember:
                 epoch,
             )
             self._shared = SharedLinks(parameters.gateways, self._server)
+        self._far = FarLinks([each.name for each in parameters.domains], count(FIRST_FAR_LINK).__next__, epoch)
         self._own: dict[str, int] = {}
         """The link that this server has opened to each other one."""
         self._outputs: list[FederationOutput] = []
-        self._loop: deque[tuple[bool, CircuitOpened | CircuitMessage | CircuitClosed]] = deque()
+        self._loop: deque[tuple[bool, ToServerMessage]] = deque()
         """Messages between this server and the gateway that it is; true if the gateway is the sender."""
         self._reports: deque[ForeignLinkReport] = deque()
         """Reports of links to other domains that the gateway here uses."""
@@ -125,6 +136,10 @@ class FederationMember:
         if self._gateway is not None:
             self._route(self._gateway.start(now))
         return self._finish(now)
+
+    def called_at(self, contacts: tuple[str, ...]) -> None:
+        """Tell servers of other domains that their users call this one at ``contacts``."""
+        self._far.called_at(contacts)
 
     def rows(self) -> dict[str, Mapping[str, Any]]:
         """Return the state of each foreign domain; none at a server that is no gateway."""
@@ -157,6 +172,10 @@ class FederationMember:
                     self._on_link_closed(given, now)
                 case ClockRead(wall_us=wall_us) if gateway is not None:
                     gateway.clock_read(wall_us)
+                case ForFarLinks(request=request):
+                    self._step_far(request, now)
+                case TimerFired(key=("far", inner)):
+                    self._step_far(TimerFired(inner), now)
                 case TimerFired(key="repeat"):
                     self._timer_at = None
                     self._send_interest(self._source.repeat(now))
@@ -220,6 +239,10 @@ class FederationMember:
                 case CircuitOpened():
                     if not is_own:
                         self._take_circuit(link, message)
+                case FromFar() | ServersTold() if not is_own and server in self._gateways:
+                    self._step_far(message, now)
+                case ToFar() | ServersAsked() if not is_own and self._gateway is not None:
+                    self._route(self._gateway.from_far(server, message))
                 case CircuitMessage() | CircuitClosed() if not is_own:
                     self._take_circuit(link, message)
                 case EverywhereAsked(number=number) if not is_own:
@@ -249,6 +272,23 @@ class FederationMember:
                 payload = circuit_messages.encode(InterestSent(encode_interest(answer)))
                 self._outputs.append(SendOnServerLink(link, payload))
             self._route(outputs)
+
+    # Servers of other domains ------------------------------------------------------------------------------------
+
+    def _step_far(self, given: FarLinksInput, now: float) -> None:
+        """Step the links to servers of other domains; each gateway that has a link there passes on what they send."""
+        for output in self._far.take([given], now):
+            match output:
+                case ToFar() | ServersAsked():
+                    for each in sorted(self._gateways):
+                        if each == self._server and self._gateway is not None:
+                            self._route(self._gateway.from_far(self._server, output))
+                        elif link := self._own.get(each):
+                            self._outputs.append(SendOnServerLink(link, circuit_messages.encode(output)))
+                case SetTimer(key=key, at=at):
+                    self._outputs.append(SetTimer(("far", key), at))
+                case _:
+                    self._outputs.append(AtFarLinks(output))
 
     def _send_interest(self, outputs: Iterable[Output]) -> None:
         for each in messages_of(outputs):
@@ -308,7 +348,9 @@ class FederationMember:
                 self._route(self._gateway.at_foreign_links(self._reports.popleft(), now))
             elif self._loop:
                 is_from_gateway, message = self._loop.popleft()
-                if is_from_gateway:
+                if isinstance(message, FromFar | ServersTold):
+                    self._step_far(message, now)
+                elif is_from_gateway:
                     self._take_circuit(_HERE, message)
                 elif not isinstance(message, CircuitOpened):
                     for_gateway.append(message)

@@ -6,6 +6,7 @@ from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, Messa
 from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective
 from wanderbus.broker.signals import ForFederation
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.far_servers import FarReport, FarRequest
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
@@ -35,6 +36,18 @@ class ForForeignLinks(Output, frozen=True):
     request: ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink | ConsumedOnServerLink
 
 
+class AtFarLinks(Output, frozen=True):
+    """A report of the links to servers of other domains, for those who hand sessions over."""
+
+    report: FarReport
+
+
+class ForFarLinks(Input, frozen=True):
+    """A request to these links."""
+
+    request: FarRequest
+
+
 class ForeignEventsLost(Output, frozen=True):
     """Events of a foreign domain are lost, ``count`` since the last report, the last of them at its ``server``.
 
@@ -62,6 +75,7 @@ FederationInput = (
     | ServerLinkClosed
     | ServerMessageReceived
     | AtForeignLinks
+    | ForFarLinks
     | ClockRead
     | TimerFired
 )
@@ -76,6 +90,7 @@ FederationOutput = (
     | SendOnServerLink
     | CloseServerLink
     | ForForeignLinks
+    | AtFarLinks
     | ForeignEventsLost
     | ForeignTrouble
     | SetTimer

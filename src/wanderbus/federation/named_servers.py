@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.federation.wire import NAME_CHARACTERS_MAX
-
-SERVERS_MAX: Final = 256
-"""Names of servers of a foreign domain."""
+from wanderbus.federation.wire import NAME_CHARACTERS_MAX, SERVERS_MAX
 
 TEXT_CHARACTERS_MAX: Final = 200
 """Characters of a text of a foreign domain, or about it, that are kept and shown."""
@@ -39,3 +37,14 @@ def shown(text: str) -> str:
     """Return a text in which a foreign domain may have a part, short and in one line."""
     cut = text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}..."
     return "".join(each if each.isprintable() else "?" for each in cut)
+
+
+class NamedFarServers:
+    """Names of the servers of all foreign domains, each counted."""
+
+    def __init__(self, domains: Iterable[str]) -> None:
+        self._of = {each: NamedServers(each) for each in domains}
+
+    def check(self, domain: str, name: str) -> None:
+        """Raise :class:`RemoteProtocolError` for a name that a domain cannot use, or for one too many."""
+        self._of[domain].check(name)

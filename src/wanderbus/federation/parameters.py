@@ -17,6 +17,10 @@ class ForeignDomain(msgspec.Struct, frozen=True):
     sends: frozenset[str] = frozenset()
     """Types that are sent to it."""
     events_per_s_max: float | None = None
+    gives_sessions: bool = False
+    """True if sessions from here may move there."""
+    takes_sessions: bool = False
+    """True if sessions from there may move here."""
 
 
 class FederationParameters(msgspec.Struct, frozen=True, kw_only=True):

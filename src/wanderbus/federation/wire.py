@@ -19,6 +19,13 @@ NAME_CHARACTERS_MAX: Final = 255
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
 """Name of a server or of a domain."""
 
+User = Annotated[str, msgspec.Meta(max_length=1_024)]
+
+SERVERS_MAX: Final = 256
+"""Servers of a domain at most."""
+
+ServerNames = Annotated[tuple[Name, ...], msgspec.Meta(max_length=SERVERS_MAX)]
+
 
 class GatewayMessage(msgspec.Struct, frozen=True, array_like=True):
     """Base of the messages of a gateway."""
@@ -65,7 +72,33 @@ class FiltersBegun(GatewayMessage, frozen=True, tag=5):
     """The sender has forgotten all filters, and tells all of its own; the receiver is to do so as on a new link."""
 
 
-Message = EventForwarded | EventsLost | EventsTaken | FiltersSent | FiltersBegun
+class FarForwarded(GatewayMessage, frozen=True, tag=6):
+    """A message of the server ``source`` of the sender's domain for ``target`` of the receiver's."""
+
+    source: Name
+    target: Name
+    payload: bytes
+
+
+class ServersWanted(GatewayMessage, frozen=True, tag=7):
+    """Question of the server ``source`` for the servers here, and the one that is to take a session of ``user``."""
+
+    source: Name
+    user: User
+
+
+class ServersNamed(GatewayMessage, frozen=True, tag=8):
+    """Answer to ``target``: all servers of the sender's domain, and the ``chosen`` one, "" if none can be reached."""
+
+    target: Name
+    user: User
+    servers: ServerNames
+    chosen: str
+
+
+Message = (
+    EventForwarded | EventsLost | EventsTaken | FiltersSent | FiltersBegun | FarForwarded | ServersWanted | ServersNamed
+)
 
 EVENT_MESSAGE_BYTES_MAX: Final = EVENT_BYTES_MAX + 1024
 """Largest message with an event."""

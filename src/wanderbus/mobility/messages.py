@@ -200,11 +200,15 @@ class SessionEstablished(Output, frozen=True):
 
 
 class SessionFailed(Output, frozen=True):
-    """Our INVITE was refused with ``status`` or had no response (None): there is no session."""
+    """Our INVITE was refused with ``status`` or had no response (None): there is no session.
+
+    A service that has moved says with a 3xx ``elsewhere`` it is called now: the same user in another domain.
+    """
 
     id: str
     status: int | None
     reason: str
+    elsewhere: str = ""
 
 
 class UpdateFailed(Output, frozen=True):

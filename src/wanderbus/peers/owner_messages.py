@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import msgspec
 
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.far_servers import FarServerMet
 from wanderbus.peers.messages import (
     CloseServerLink,
     SendOnServerLink,
@@ -68,7 +69,7 @@ class CallPostponed(Output, frozen=True):
     former: str
 
 
-OwnersInput = OwnerWanted | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
+OwnersInput = OwnerWanted | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | FarServerMet | TimerFired
 """Inputs of the owners of sessions."""
 
 OwnersOutput = CallServed | CallRedirected | CallPostponed | SendOnServerLink | CloseServerLink | SetTimer | CancelTimer

@@ -28,6 +28,14 @@ from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, INTEREST_PR
 from wanderbus.channels.interest.multicast import MulticastCounts
 from wanderbus.composition import Composition, Part
 from wanderbus.machine import Output, scoped
+from wanderbus.peers.far_servers import (
+    FIRST_FAR_LINK,
+    AskServers,
+    FarReport,
+    FarRequest,
+    FarServerMet,
+    without_prefix,
+)
 from wanderbus.peers.handover.messages import HANDOVER_PREFIX
 from wanderbus.peers.handover.session_handovers import HandoversOutput, SessionHandovers
 from wanderbus.peers.leader_status import LeaderStatus
@@ -35,6 +43,7 @@ from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
     ConsumedOnServerLink,
+    DisconnectServer,
     PeerUnreachable,
     SendOnServerLink,
     ServerLinkClosed,
@@ -95,6 +104,8 @@ class ServerTraffic:
         self._handovers = handovers
         self._services: dict[bytes, Part[OfLinks, Any]] = {}
         """Parts that take the links, and the messages whose first byte is theirs."""
+        self._to_far: Callable[[list[FarRequest]], None] = lambda requests: None
+        """Takes requests to the links to servers of other domains."""
         self._domain = domain
         self._accepted: set[int] = set()
         """Links that other servers have opened."""
@@ -135,6 +146,8 @@ class ServerTraffic:
         self._parts.give(SERVER_LINKS, self._leaders.start())
         if self._owners is not None:
             self._parts.give(SERVER_LINKS, self._owners.start(now))
+        if self._handovers is not None:
+            self.route_handovers(self._handovers.start(), now)
         if self._interest is not None:
             self.route_interest(scoped(DECENTRALISED_INTEREST.name, self._interest.start(now)), now)
 
@@ -232,15 +245,33 @@ class ServerTraffic:
     def _route(self, outputs: Sequence[AboutServers | HandoversOutput]) -> None:
         for_links: list[ServerLinksInput] = []
         for_broker: list[BrokerInput] = []
+        for_far: list[FarRequest] = []
         for output in outputs:
             if isinstance(output, Output):
                 self._parts.emit(output)
-            elif isinstance(output, ConnectServer | SendOnServerLink | CloseServerLink):
-                for_links.append(output)
+            elif isinstance(output, AskServers):
+                for_far.append(output)
+            elif isinstance(output, ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink):
+                if _is_far(output):
+                    for_far.append(output)
+                else:
+                    for_links.append(output)
             else:
                 for_broker.append(output)
         self._parts.give(SERVER_LINKS, for_links)
+        self._to_far(for_far)
         self._parts.give(BROKER, for_broker)
+
+    def use_far_links(self, to_far: Callable[[list[FarRequest]], None]) -> None:
+        """Use the links to servers of other domains, whose requests ``to_far`` takes."""
+        self._to_far = to_far
+
+    def at_far_links(self, reports: Sequence[FarReport]) -> None:
+        """Pass what comes from servers of other domains to those who hand sessions over, and who redirect calls."""
+        if self._handovers is not None:
+            self._parts.give(HANDOVERS, [without_prefix(each) for each in reports])
+        if self._owners is not None:
+            self._parts.give(OWNERS, [each for each in reports if isinstance(each, FarServerMet)])
 
     def give_broker_outputs(
         self,
@@ -268,3 +299,10 @@ class ServerTraffic:
         """Report how many messages of the links of other servers the broker has processed."""
         reports = [ConsumedOnServerLink(link, count) for link, count in done.items() if link in self._accepted]
         self._parts.give(SERVER_LINKS, reports)
+
+
+def _is_far(request: ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink) -> bool:
+    """Return whether a request is one to the links to servers of other domains."""
+    if isinstance(request, ConnectServer | DisconnectServer):
+        return "/" in request.server
+    return request.link >= FIRST_FAR_LINK

@@ -26,6 +26,7 @@ from typing import Final, Protocol
 from wanderbus.broker.state.rows import AwaitedRow, SessionRow, session_key, session_of
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.far_servers import FarServerMet
 from wanderbus.peers.handover.placement import server_for
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -212,6 +213,8 @@ class SessionOwners:
                     self._on_wanted(given, now)
                 case ServerMessageReceived():
                     self._on_message(given, now)
+                case FarServerMet(server=server, contacts=contacts):
+                    self._contacts_of[server] = tuple(str(SIPUri.parse(each)) for each in contacts)
                 case ServerLinkOpened(link=link, server=server):
                     self._on_link_opened(link, server)
                 case ServerLinkClosed(link=link, server=server):
@@ -244,6 +247,9 @@ class SessionOwners:
         if has_returned or len(self._questions) >= QUESTIONS_MAX or self._has(user, session):
             self._outputs.append(CallServed(call))
             return
+        if "/" in next_owner(self._sessions, user, session)[1]:
+            self._send_away(wanted, now)
+            return
         if not asked:
             self._serve(CallServed(call), user, session, wanted.former, now)
             return
@@ -257,6 +263,14 @@ class SessionOwners:
         self._outputs.append(SetTimer(request, now + ANSWER_S))
         for server in sorted(asked & self._links.servers):
             self._ask(server, request, question)
+
+    def _send_away(self, wanted: OwnerWanted, now: float) -> None:
+        """Redirect a call for a session that has left for another domain."""
+        _, owner = next_owner(self._sessions, wanted.user, wanted.session)
+        if contacts := self._contacts_of.get(owner):
+            self._redirect(wanted.call, contacts, now)
+        else:
+            self._outputs.append(CallPostponed(wanted.call, owner))
 
     def _has(self, user: str, session: str) -> bool:
         """Return whether a session is here, or all sessions of the user are.
@@ -293,9 +307,11 @@ class SessionOwners:
     def _answer(self, asked: OwnerAsked) -> OwnerAnswered:
         sessions, user = self._sessions, asked.user
         epoch, after = next_owner(sessions, user, asked.session)
-        contacts = self._contacts if self.owns(user) else ()
+        has_left = "/" in after
+        contacts = self._contacts if self.owns(user) or has_left else ()
         takes_at = self._contacts if self._takes and not sessions.is_draining else ()
-        return OwnerAnswered(asked.request, contacts, after, epoch, takes_at, owns(sessions, user, asked.session))
+        is_exact = has_left or owns(sessions, user, asked.session)
+        return OwnerAnswered(asked.request, contacts, after, epoch, takes_at, is_exact)
 
     def _on_answer(self, question: _Question, server: str, answer: OwnerAnswered, now: float) -> None:
         contacts, takes_at = (

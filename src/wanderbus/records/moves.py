@@ -17,11 +17,14 @@ MOVED_AWAY: Final = "moved to another server"
 class Cut(msgspec.Struct, frozen=True, array_like=True):
     """First event of a server's log that was not delivered, among those of its ordered and its decentralised channels.
 
-    The two kinds come in streams of their own, each in the order of the log.
+    The two kinds come in streams of their own, each in the order of the log. If the session has come from another
+    domain, a cut is that of the events whose origin is at ``DOMAIN/SERVER``, or ``/SERVER`` here, and if there is a
+    ``subject``, of its events.
     """
 
     ordered: EventId
     decentralised: EventId
+    subject: str = ""
 
 
 class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):

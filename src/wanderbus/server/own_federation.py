@@ -18,6 +18,7 @@ from wanderbus.federation.member import FederationMember
 from wanderbus.federation.parameters import FederationParameters, ForeignDomain
 from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
 from wanderbus.machine import Address, RandomSource
+from wanderbus.peers.far_servers import FarDomain, FarDomains
 from wanderbus.peers.links import ServerLinks
 from wanderbus.rudp.keys import KeyPair
 from wanderbus.runtime.files.federation_file import domain_key, federation_key_file, read_federation
@@ -93,11 +94,19 @@ class OwnFederation:
             )
         self._check_decentralised(channels)
         lineage = Hierarchy({}).lineage if channels is None else channels.lineage
-        member = FederationMember(
-            self._parameters(server, servers), lineage, itertools.count(FIRST_CIRCUIT).__next__, epoch=epoch_ms
+        parameters = self._parameters(server, servers)
+        domains = FarDomains(
+            federation.name,
+            {
+                each.name: FarDomain(each.receives, each.sends, each.gives_sessions, each.takes_sessions)
+                for each in parameters.domains
+            },
+            server,
+            lineage,
         )
+        member = FederationMember(parameters, lineage, itertools.count(FIRST_CIRCUIT).__next__, epoch=epoch_ms)
         if self.gateway is None or self.key is None:
-            return FederationParts(member)
+            return FederationParts(member, None, domains)
         links = ServerLinks(
             link_name(federation.name, self.gateway),
             self.key,
@@ -110,7 +119,7 @@ class OwnFederation:
             hint=LINK_HINT,
             retry_s_max=FOREIGN_RETRY_S_MAX,
         )
-        return FederationParts(member, links)
+        return FederationParts(member, links, domains)
 
     def _check_decentralised(self, channels: OwnChannels | None) -> None:
         """Refuse several gateways where a received type is decentralised: only the publishing one knows its repeats."""
@@ -145,6 +154,8 @@ class OwnFederation:
                 neighbours[name].receives,
                 neighbours[name].sends,
                 settings.domains[name].events_per_s_max,
+                settings.domains[name].gives_sessions,
+                settings.domains[name].takes_sessions,
             )
             for name in names
         ]

@@ -62,6 +62,12 @@ class ForeignDomainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     distance_ms: float | None = None
     """Distance of the two domains, for the method ``tree``; measured unless given."""
 
+    gives_sessions: bool = False
+    """True if sessions of users here may move to it (SPEC L-01)."""
+
+    takes_sessions: bool = False
+    """True if sessions from it may move here (SPEC L-01)."""
+
     backbone: bool = True
     """True for one of the rendezvous domains of the method ``rendezvous``."""
 

@@ -13,6 +13,7 @@ from wanderbus.simulation.domains.group_scenario import GroupScenario
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
 from wanderbus.simulation.domains.restore_scenario import RestoreScenario
+from wanderbus.simulation.federation.moving_scenario import MovingScenario
 from wanderbus.simulation.federation.scenario import FederationScenario
 from wanderbus.simulation.handover.pattern_scenario import PatternHandoverScenario
 from wanderbus.simulation.handover.scenario import HandoverScenario
@@ -55,6 +56,7 @@ class Layer(StrEnum):
     GROUPS = "groups"
     GROWN = "grown"
     FEDERATION = "federation"
+    FEDERATION_HANDOVER = "federation-handover"
 
 
 SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
@@ -80,6 +82,7 @@ SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
     Layer.GROUPS: GroupScenario,
     Layer.GROWN: GrownScenario,
     Layer.FEDERATION: FederationScenario,
+    Layer.FEDERATION_HANDOVER: MovingScenario,
 }
 
 

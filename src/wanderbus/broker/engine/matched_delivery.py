@@ -19,9 +19,10 @@ from wanderbus.broker.messages import EngineEvent, PastEvent
 from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.state.engine_events import life_at, successor_of
-from wanderbus.broker.state.replays import is_read
+from wanderbus.broker.state.replays import are_far, is_read, is_read_elsewhere
 from wanderbus.broker.state.rows import SubscriptionLife, SubscriptionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
+from wanderbus.protocol import decode_event
 
 
 class MatchedDelivery:
@@ -126,7 +127,7 @@ class MatchedDelivery:
                 session_key(subscription.owner, subscription.session), event.offset + 1
             ):
                 continue
-            if row.read_below and is_read(event.id, row.read_below, decentralised=event.is_decentralised):
+            if row.read_below and _has(row, event):
                 continue
             if row.history:
                 if is_live:
@@ -143,3 +144,11 @@ class MatchedDelivery:
                 and event.at_us >= (subscription.expires_us or event.at_us + 1)
             ):
                 decided.expired[identity] = subscription
+
+
+def _has(row: SubscriptionRow, event: PastEvent) -> bool:
+    """Return whether the session of a subscription has an event from a former owner."""
+    if are_far(row.read_below):
+        content = decode_event(event.event)
+        return is_read_elsewhere(event.id, content, row.read_below, decentralised=event.is_decentralised)
+    return is_read(event.id, row.read_below, decentralised=event.is_decentralised)

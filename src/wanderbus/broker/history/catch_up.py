@@ -37,9 +37,10 @@ from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.interest.index_entries import subjects_of
 from wanderbus.broker.messages import HistoryFailed, HistoryRead, HistoryWanted, PastEvent, PastReader
 from wanderbus.broker.restrictions.past_check import past_blocked_by
-from wanderbus.broker.state.replays import is_read, leader_span, notified_of
+from wanderbus.broker.state.replays import are_far, is_read, is_read_elsewhere, leader_span, notified_of
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow
 from wanderbus.machine import SetTimer
+from wanderbus.protocol import decode_event
 from wanderbus.subscription import PATTERN, Subscription
 
 PIECE_RECORDS_MAX: Final = 4_096
@@ -556,4 +557,7 @@ def _gets(row: SubscriptionRow, event: PastEvent) -> bool:
         return False
     passed = row.read_below if span.is_handover else ()
     is_own = not event.subscriptions or row.subscription.id in event.subscriptions
+    if are_far(passed):
+        content = decode_event(event.event)
+        return is_own and not is_read_elsewhere(event.id, content, passed, decentralised=event.is_decentralised)
     return is_own and not is_read(event.id, passed, decentralised=event.is_decentralised)

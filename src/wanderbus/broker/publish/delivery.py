@@ -19,12 +19,13 @@ from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.publish.decisions import ArrivedAs, Delivered
 from wanderbus.broker.publish.notifying import by_number, notification_of
+from wanderbus.broker.publish.origins import Origins
 from wanderbus.broker.restrictions.restriction_check import RESTRICTION_WORK, blocked_by
 from wanderbus.broker.signals import BrokerOutput
-from wanderbus.broker.state.replays import is_read
+from wanderbus.broker.state.replays import are_far, is_read, is_read_elsewhere
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
-from wanderbus.event import Event
+from wanderbus.event import Event, EventId
 from wanderbus.subscription import Subscription
 
 
@@ -51,6 +52,8 @@ class Delivery:
         self._matcher = subscriptions.matcher
         self._queue_limits = basics.queue_limits
         self._user_pattern_events_max = user_pattern_events_max
+        self.origins = Origins(is_used=basics.config.federated)
+        """The last events of each server, also of other domains."""
 
     def deliver(
         self,
@@ -72,12 +75,12 @@ class Delivery:
         undecided = matcher.work.take_undecided(event)
         steps: list[tuple[str, int]] = []
         if of_patterns := matcher.steps_of(found):
-            found = self._patterns_apart(found, of_patterns, steps, undecided, expired, behind, arrived)
+            found = self._patterns_apart(event, found, of_patterns, steps, undecided, expired, behind, arrived)
         rows = list(map(self._state.subscriptions.__getitem__, found))
         if excluded:
             rows = [row for row in rows if row.subscription.owner not in excluded]
-        if arrived is not None:
-            rows = [row for row in rows if not _has(row, arrived)]
+        if arrived is not None or event.origin:
+            rows = [row for row in rows if not _has(row, arrived, event)]
         matched, restricted = self._generated(rows, event, received_us, expired, behind, undecided)
         if matcher.is_kernel_due:
             self._subscriptions.ask_for_kernel()
@@ -112,6 +115,7 @@ class Delivery:
         ``report`` makes the report on whether a subscription matches it; ``causal`` is its header in the causal order.
         """
         self._subscriptions.end_expired()
+        self.origins.note(arrival.id, event)
         if self._engine.is_for_engine(event.subject):
             self._engine.take(arrival, report, causal)
             return
@@ -139,6 +143,7 @@ class Delivery:
 
     def _patterns_apart(
         self,
+        event: Event,
         found: list[str],
         of_patterns: dict[str, list[str]],
         steps: list[tuple[str, int]],
@@ -156,7 +161,7 @@ class Delivery:
         notified = [each for each in found if each not in entries]
         for identity, own in sorted(of_patterns.items()):
             row = state.subscriptions[identity]
-            if _has(row, arrived):
+            if _has(row, arrived, event):
                 continue
             subscription = row.subscription
             kept = state.patterns.kept_of(subscription.owner)
@@ -224,8 +229,11 @@ class Delivery:
         )
 
 
-def _has(row: SubscriptionRow, arrived: ArrivedAs | None) -> bool:
+def _has(row: SubscriptionRow, arrived: ArrivedAs | None, event: Event) -> bool:
     """Return whether a subscription has read an event of another server, or its session has it from a former owner."""
-    if arrived is None or not row.read_below:
+    if not row.read_below:
         return False
-    return is_read(arrived.id, row.read_below, decentralised=arrived.is_decentralised)
+    if are_far(row.read_below):
+        identity, is_direct = arrived or (EventId("", 0, 0), False)
+        return is_read_elsewhere(identity, event, row.read_below, decentralised=is_direct)
+    return arrived is not None and is_read(arrived.id, row.read_below, decentralised=arrived.is_decentralised)

@@ -219,6 +219,7 @@ class Publishing:
         sending = None
         if self._engine.is_for_engine(event.subject):
             sending = decentralised and decentralised.send(event, acceptance)
+            self._delivery.origins.note(acceptance.id, event)
             self._answer(link, source, self._engine.accept(acceptance, sending.header if sending else b""))
             expired: list[Subscription] = []
         else:
@@ -229,6 +230,7 @@ class Publishing:
                 self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
             else:
                 acceptance = self._renumbered(acceptance)
+                self._delivery.origins.note(acceptance.id, event)
                 sending = decentralised and decentralised.send(event, acceptance)
                 self._delivery.phases.at_channel(is_sent=delivered.is_matched or bool(sending and sending.is_wanted))
                 self._answer(link, source, self._write(acceptance, delivered, sending.header if sending else b""))

@@ -11,6 +11,7 @@ from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import DialogChanged, LinkClosed, LinkOpened
 from wanderbus.broker.publish.former_servers import FormerServers
+from wanderbus.broker.publish.origins import Origins
 from wanderbus.broker.readers import Link
 from wanderbus.broker.rollback.attachments import Attachments
 from wanderbus.broker.rollback.rollback import Rollback
@@ -18,6 +19,7 @@ from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.sessions.awaited_sessions import AfterPast, AwaitedSessions
+from wanderbus.broker.sessions.far_heads import FarHeads
 from wanderbus.broker.sessions.handover import Handover
 from wanderbus.broker.sessions.handover_messages import (
     AwaitSession,
@@ -66,6 +68,7 @@ class Devices:
         interest: InterestRequests,
         after_past: AfterPast,
         former: FormerServers,
+        origins: Origins,
     ) -> None:
         self.ends = SessionEnds(basics, subscriptions, engine)
         self.presence = Presence(basics, hook, self.ends)
@@ -76,7 +79,8 @@ class Devices:
         self._settled = settled
         self._interest = interest
         self._turned_away = turned_away = TurnedAway(basics, self.presence, messages)
-        self._handover = Handover(basics, subscriptions, turned_away, engine, matched)
+        self._handover = Handover(basics, subscriptions, turned_away, engine, matched, origins)
+        self._far_heads = FarHeads(basics, engine.has_matched, self._handover.head)
         self._awaited = AwaitedSessions(
             basics, self.presence, subscriptions, interest, filters, turned_away, engine, after_past
         )
@@ -103,8 +107,10 @@ class Devices:
                     self.presence.closed(link, reason)
             case DialogChanged():
                 self._on_dialog_changed(given)
-            case HeadWanted():
+            case HeadWanted(wanted_by=""):
                 self._handover.head(given)
+            case HeadWanted():
+                self._far_heads.add(given)
             case FenceSession():
                 self._handover.fence(given)
             case KeepSession():
@@ -162,6 +168,7 @@ class Devices:
 
     def go_on(self) -> None:
         """Hand over the sessions for which everything is here now, and transfer end points."""
+        self._far_heads.go_on()
         self._handover.go_on()
         self.transfers.go_on()
         self.copies.go_on()

@@ -18,6 +18,7 @@ from wanderbus import records
 from wanderbus.broker.basics import Basics
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
+from wanderbus.broker.publish.origins import Origins
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.broker.sessions.handover_messages import (
     DropExport,
@@ -37,6 +38,7 @@ from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import EventId
 from wanderbus.limits import NUMBER_MAX
 from wanderbus.records import Cut
+from wanderbus.subscription import PATTERN
 
 HEADS_MAX: Final = 1_024
 """Largest number of requests of a server for the head that wait for the matching engine. The oldest gets no answer: the
@@ -65,6 +67,7 @@ class Handover:
         turned_away: TurnedAway,
         engine_events: EngineEvents,
         matched: MatchedDelivery,
+        origins: Origins,
     ) -> None:
         self._state = basics.state
         self._journal = basics.journal
@@ -74,6 +77,7 @@ class Handover:
         self._turned_away = turned_away
         self._engine_events = engine_events
         self._matched = matched
+        self._origins = origins
         self._leaving: dict[str, _Leaving] = {}
         """Sessions to be fenced, in memory: after a crash the fence is requested again."""
         self._heads: dict[str, dict[int, EventId]] = {}
@@ -120,7 +124,7 @@ class Handover:
             self._give_export(session, given)
         elif given.target and (more := self._unknown_to_target(session, given)):
             self._refuse(given.user, given.session, f"the session has {more} further subscriptions", has_more=True)
-        elif given.target and (reason := self._obstacle(session, given.heads)):
+        elif given.target and (reason := self._obstacle(session, given)):
             self._refuse(given.user, given.session, reason)
         else:
             leaving = self._leaving.get(key)
@@ -175,13 +179,23 @@ class Handover:
     def _unknown_to_target(self, session: SessionRow, given: FenceSession) -> int:
         return len(set(session.subscriptions) - set(given.subscriptions))
 
-    def _obstacle(self, session: SessionRow, heads: Sequence[Head]) -> str:
+    def _obstacle(self, session: SessionRow, given: FenceSession) -> str:
         """Return why a session has to stay, "" if it may leave."""
-        mixed = [each.end.origin for each in heads if each.is_mixed]
+        mixed = [each.end.origin for each in given.heads if each.is_mixed]
         if session.is_visit:
             return f"the requests of the session {session.name!r} are about this server"
         if mixed:
             return f"the matching engine of {mixed[0]} has some subjects only, so events of {mixed[0]} change places"
+        return "" if given.far_heads is None else self._obstacle_to_domains(session)
+
+    def _obstacle_to_domains(self, session: SessionRow) -> str:
+        """Return why a session has to stay in this domain, "" if it may leave."""
+        for identity in session.subscriptions:
+            row = self._state.subscriptions[identity]
+            if row.subscription.language == PATTERN:
+                return f"{identity} is a pattern, and patterns stay in their domain"
+            if any(not each.is_handover for each in row.history):
+                return f"{identity} reads the past, which is in the logs of this domain; try again later"
         return ""
 
     def _go_on(self, key: str) -> None:
@@ -203,7 +217,7 @@ class Handover:
                 leaving.end = self._state.offset
             if given.target and not self._is_matched(session, leaving.end):
                 return
-            leaving.offset, leaving.cuts = self._state.offset, self._cuts(given.heads)
+            leaving.offset, leaving.cuts = self._state.offset, self._cuts_for(given)
             if not self._is_matched(session, leaving.offset):
                 self._matched.leaving[key] = leaving.offset
                 self._turned_away.close(session)
@@ -264,6 +278,12 @@ class Handover:
                     return False
         return not is_arriving(state, session)
 
+    def _cuts_for(self, given: FenceSession) -> tuple[Cut, ...]:
+        """Return the cuts for the next owner."""
+        if given.far_heads is not None:
+            return self._far_cuts([*given.heads, *given.far_heads])
+        return self._cuts(given.heads)
+
     def _cuts(self, heads: Sequence[Head]) -> tuple[Cut, ...]:
         """Return for each log what the session has got."""
         if not heads:
@@ -279,6 +299,22 @@ class Handover:
                 )
             )
         return tuple(cuts)
+
+    def _far_cuts(self, heads: Sequence[Head]) -> tuple[Cut, ...]:
+        """Return what the session has got, by server, and by subject where that is more.
+
+        Another domain knows no models of channels here, but events of one server and subject come in order in both.
+        """
+        ends = [self._state.next_id, *(each.end for each in heads)]
+        below = {end.origin: end for end in ends}
+        behind = (
+            (EventId(last.origin, last.incarnation, min(last.number + 1, NUMBER_MAX)), subject)
+            for subject, last in self._origins
+        )
+        further = [
+            Cut(end, end, subject) for end, subject in behind if end.origin not in below or end > below[end.origin]
+        ]
+        return (*(Cut(end, end) for end in ends), *further)
 
     def _refuse(self, user: str, session: str, reason: str, *, has_more: bool = False) -> None:
         self._journal.emit(SessionMoveRefused(user, session, reason, has_more))

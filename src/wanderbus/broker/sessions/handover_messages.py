@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.event import EventId
 from wanderbus.machine import Input, Output
 from wanderbus.subscription import Subscription
@@ -71,10 +72,17 @@ class DrainingSet(Output, frozen=True):
 
 
 class HeadWanted(Input, frozen=True):
-    """The server ``server`` asks how far this log goes; :class:`HeadFound` with the same ``request`` answers it."""
+    """The server ``server`` asks how far this log goes; :class:`HeadFound` with the same ``request`` answers it.
+
+    If a session leaves for another domain, the answer waits until the domain ``wanted_by`` wants here all that is
+    ``wanted``, and until the domain ``taken_by`` has what was sent to it before, unless that is "".
+    """
 
     server: str
     request: int
+    wanted_by: str = ""
+    wanted: tuple[NumberedFilter, ...] = ()
+    taken_by: str = ""
 
 
 class HeadFound(Output, frozen=True):
@@ -102,6 +110,8 @@ class FenceSession(Input, frozen=True):
     cause: str = ""
     queue_bytes: int = 0
     """Bytes of the notifications in the export, about; the others follow in pieces. All are in it if this is 0."""
+    far_heads: tuple[Head, ...] | None = None
+    """Ends of the logs in other domains, whose servers have names ``DOMAIN/SERVER``, if ``target`` is one of them."""
 
 
 class KeepSession(Input, frozen=True):

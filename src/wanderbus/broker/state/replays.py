@@ -10,7 +10,7 @@ import msgspec
 from wanderbus import records
 from wanderbus.broker.state.drops import drop_each
 from wanderbus.broker.state.rows import EventRow, LogSpan, SessionRow, SubscriptionRow, session_key
-from wanderbus.event import EventId
+from wanderbus.event import Event, EventId
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -49,6 +49,23 @@ def is_read(event: EventId, cuts: Iterable[records.Cut], *, decentralised: bool)
     """
     ends = (cut.decentralised if decentralised else cut.ordered for cut in cuts if cut.ordered.origin == event.origin)
     return any(event.incarnation <= end.incarnation and event.number < end.number for end in ends)
+
+
+def is_read_elsewhere(event: EventId, content: Event, cuts: Sequence[records.Cut], *, decentralised: bool) -> bool:
+    """Return the same if the session has come from another domain.
+
+    Cuts made there name the server that has accepted an event in its own domain, ``/SERVER`` here; those made here name
+    the server of this domain that has accepted it, also for another one.
+    """
+    here = [cut for cut in cuts if "/" not in cut.ordered.origin]
+    far = [cut for cut in cuts if "/" in cut.ordered.origin and cut.subject in ("", content.subject)]
+    origin = content.origin or EventId(f"/{event.origin}", event.incarnation, event.number)
+    return is_read(event, here, decentralised=decentralised) or is_read(origin, far, decentralised=decentralised)
+
+
+def are_far(cuts: Iterable[records.Cut]) -> bool:
+    """Return whether the session of these cuts has come from another domain."""
+    return any("/" in cut.ordered.origin for cut in cuts)
 
 
 def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
@@ -97,11 +114,12 @@ def handed_over(state: BrokerState, row: SubscriptionRow, cuts: Iterable[records
     The log here has what follows from offset ``first`` on. A subscription that reads the past of another log goes on
     with that.
     """
-    latest = {each.ordered.origin: each for each in row.read_below}
+    latest = {(each.ordered.origin, each.subject): each for each in row.read_below}
     for cut in cuts:
-        before = latest.get(cut.ordered.origin, cut)
-        latest[cut.ordered.origin] = records.Cut(
-            max(cut.ordered, before.ordered), max(cut.decentralised, before.decentralised)
+        key = cut.ordered.origin, cut.subject
+        before = latest.get(key, cut)
+        latest[key] = records.Cut(
+            max(cut.ordered, before.ordered), max(cut.decentralised, before.decentralised), cut.subject
         )
     row.read_below = tuple(latest.values())
     row.live_from, row.former = state.offset, ()

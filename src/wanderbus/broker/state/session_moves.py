@@ -66,6 +66,10 @@ class AwaitedTable(RowTable[AwaitedRow]):
         """Return how many sessions come from a server."""
         return self._of_source[source]
 
+    def count_from_domain(self, domain: str) -> int:
+        """Return how many sessions come from servers of another domain."""
+        return sum(count for source, count in self._of_source.items() if source.startswith(f"{domain}/"))
+
     def _note(self, key: str, row: AwaitedRow) -> None:
         self._of_source[row.source] += 1
         self._keys |= {each.id: key for each in row.subscriptions}
@@ -73,6 +77,8 @@ class AwaitedTable(RowTable[AwaitedRow]):
     def _forget(self, key: str) -> None:
         if (row := self.get(key)) is not None:
             self._of_source[row.source] -= 1
+            if not self._of_source[row.source]:
+                del self._of_source[row.source]
             for each in row.subscriptions:
                 self._keys.pop(each.id, None)
 

@@ -43,6 +43,14 @@ def trust(
         bool | None,
         typer.Option(help="Whether it is a rendezvous domain, for the method rendezvous.", show_default=False),
     ] = None,
+    gives_sessions: Annotated[
+        bool | None,
+        typer.Option(help="Whether sessions of users here may move to it.", show_default=False),
+    ] = None,
+    takes_sessions: Annotated[
+        bool | None,
+        typer.Option(help="Whether sessions from it may move here.", show_default=False),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Change the types that are shared with a foreign domain, and what else holds for it.
@@ -63,8 +71,9 @@ def trust(
     for key, text in (("events_per_s_max", events_per_s_max), ("distance_ms", distance_ms)):
         if text is not None:
             changes[key] = _number(key, text)
-    if backbone is not None:
-        changes["backbone"] = backbone
+    for key, flag in (("backbone", backbone), ("gives_sessions", gives_sessions), ("takes_sessions", takes_sessions)):
+        if flag is not None:
+            changes[key] = flag
     changed = put_domain(file, domain, msgspec.structs.replace(known, **changes)).settings.domains[domain]
     if json:
         print_json({"domain": domain, **msgspec.structs.asdict(changed)})

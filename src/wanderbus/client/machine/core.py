@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Final
 
+import msgspec
+
 from wanderbus.client.machine.conversation import Conversation, ReaderMessage
 from wanderbus.client.machine.data_path import DataPath
 from wanderbus.client.machine.heal_pacing import HealPacing
@@ -94,6 +96,9 @@ data channel."""
 _PATH_REFUSALS: Final = frozenset({488, 503})
 """SIP responses that may refuse only the path of the data channel: its transport, or a relay."""
 
+DOMAINS_FOLLOWED_MAX: Final = 4
+"""Domains that are called one after the other, each because the one before names it."""
+
 _RELAY_S: Final = 4.0
 """Extra time for a proxy to ask relays, before an offer that requests one counts as unanswered."""
 
@@ -126,6 +131,10 @@ class AgentMachine:
         self._user_agent = UserAgent(sip_properties_of(properties), random, socket=SIP_SOCKET, contact=sip)
         self._stranger_limits = StrangerLimits(properties.server, properties.strangers_per_s)
         self._session = ""
+        self._broker = properties.broker
+        """The broker that is called: that of the properties, or another domain's to which the session has moved."""
+        self._followed = 0
+        """Domains that were called one after the other without a session."""
         self._state = AgentState.IDLE
         self._use = ChannelState.NONE
         self._heal_pause_s = properties.heal_s
@@ -271,11 +280,17 @@ class AgentMachine:
         self._session = self._random.token(12).hex()
         self._state = after(AGENT, self._state, AgentTrigger.ENDED)
         self._parts.give(TRANSPORTS, self._channel.abandon())
-        self._channel.begin(parties_of(self._properties, self._session))
+        properties = msgspec.structs.replace(self._properties, broker=self._broker)
+        self._channel.begin(parties_of(properties, self._session))
         self._parts.give(TRANSPORTS, self._channel.offer())
         media = with_session(self._media(), self._properties.session, self._conversation.subscribed_at)
-        invitation = sip.CreateSession(self._session, self._properties.broker, media, hurried=True, is_service=True)
+        invitation = sip.CreateSession(self._session, self._broker, media, hurried=True, is_service=True)
         self._parts.give(USER_AGENT, [invitation])
+
+    def _may_follow(self) -> bool:
+        """Return whether a further domain is called to which the session has moved: two may name each other."""
+        self._followed += 1
+        return self._followed <= DOMAINS_FOLLOWED_MAX
 
     def _media(self) -> MediaDescription:
         return self._channel.describe(self._data)
@@ -290,7 +305,11 @@ class AgentMachine:
                 self._on_session_established(media, now)
             case sip.SessionOffered(id=identity, media=media):
                 self._on_session_offered(identity, media)
+            case sip.SessionFailed(id=self._session, elsewhere=elsewhere) if elsewhere and self._may_follow():
+                self._broker = elsewhere
+                self._invite()
             case sip.SessionFailed(id=self._session, status=status, reason=reason):
+                self._broker = self._properties.broker
                 self._on_session_ended(status, reason, now)
             case sip.UpdateFailed(id=self._session, status=status, reason=reason):
                 if status in _PATH_REFUSALS:
@@ -342,6 +361,7 @@ class AgentMachine:
             self._on_session_ended(488, str(error), now)
             return
         self._state = after(AGENT, self._state, AgentTrigger.ANSWERED)
+        self._followed = 0
         self._stranger_limits.know(self._user_agent.sessions[self._session].dialog)
         self._heal_pause_s = self._properties.heal_s
         self._pacing.agreed(now)

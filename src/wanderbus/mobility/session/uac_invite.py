@@ -42,7 +42,7 @@ from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Chall
 from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import MediaDescription
-from wanderbus.sip.message.targets import Target, direct_hop
+from wanderbus.sip.message.targets import Target, direct_hop, service_elsewhere
 from wanderbus.sip.transaction.transaction_layer import BaseTimers, CancelInvite, SendRequest
 
 INVITE_KIND: Final = "invite"
@@ -357,6 +357,9 @@ class UacInvites:
         if challenged and self._challenges.worth_retrying(response, outgoing.challenges):
             outgoing.challenges += 1
             return self._send(call, now)
+        is_first = call.is_service and not call.established and not call.ending
+        if is_first and (elsewhere := service_elsewhere(response, call.session.remote_uri)):
+            return self._calls.end(call, SessionFailed(call.session.id, status, response.reason, elsewhere))
         if self._apply_proposal(call, outgoing, response) or look_up_again(call, outgoing):
             return self._send(call, now)
         if challenged:

@@ -23,6 +23,10 @@ from wanderbus.broker.state.exported_session import decode_export, decode_piece
 from wanderbus.broker.state.rows import session_key, session_of
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.peers.far_servers import FIRST_FAR_LINK
+from wanderbus.peers.handover.far_export import comes_from
+from wanderbus.peers.handover.far_moves import FarMoves
+from wanderbus.peers.handover.far_wants import wanted_of
 from wanderbus.peers.handover.leaving_sessions import MOVES_MAX
 from wanderbus.peers.handover.messages import (
     VERSION,
@@ -35,6 +39,7 @@ from wanderbus.peers.handover.messages import (
     MoveWithdrawn,
     Part,
     RestWanted,
+    WantedOf,
     decode_offer,
     encode,
 )
@@ -43,6 +48,15 @@ from wanderbus.peers.open_links import OpenLinks
 
 ARRIVING_BYTES_MAX: Final = 256 * 2**20
 """Largest size of an offer, an export, or a piece of a queue."""
+
+FAR_BYTES_MAX: Final = 16 * 2**20
+"""Largest size of the same from another domain."""
+
+FAR_MOVES_MAX: Final = 128
+"""Largest number of sessions of one foreign domain that are awaited at once."""
+
+FAR_WANTED_MAX: Final = 2_048
+"""Largest number of filters of a session for types that come from other domains."""
 
 AWAITED_USERS_MAX: Final = 256
 """Users whose sessions have come and whose first device is reported to the source: the last ones."""
@@ -71,8 +85,12 @@ class ArrivingSessions:
         links: OpenLinks,
         leaving: Container[tuple[str, str]],
         emit: Callable[[ArrivingOutput], None],
+        far: FarMoves,
+        reserves: Callable[[str], bool],
     ) -> None:
         self._state = state
+        self._far = far
+        self._reserves = reserves
         self._leaving = leaving
         self._links = links
         self._emit = emit
@@ -97,7 +115,18 @@ class ArrivingSessions:
 
     def effective(self, effective: AwaitedEffective) -> None:
         """Tell the source that every event for the session reaches this server."""
-        self._answer((effective.user, effective.session), effective.owner_epoch, partial(MoveReady, version=VERSION))
+        key = effective.user, effective.session
+        source, _ = self._sources.get(key, ("", None))
+        awaited = self._state.awaited.get(session_key(*key))
+        wanted: tuple[WantedOf, ...] = ()
+        if awaited is not None and "/" in source:
+            wanted = wanted_of(self._far.domains, awaited.subscriptions)
+            if sum(len(each.filters) for each in wanted) > FAR_WANTED_MAX:
+                self._far_refused(
+                    key, f"it has more than {FAR_WANTED_MAX} filters of types that come from other domains"
+                )
+                return
+        self._answer(key, effective.owner_epoch, partial(MoveReady, version=VERSION, wanted=wanted))
 
     def owned(self, owned: SessionOwned) -> None:
         """Tell the source that the session is here."""
@@ -122,6 +151,12 @@ class ArrivingSessions:
         if (found := self._sources.pop((refused.user, refused.session), None)) is not None:
             source, move = found
             self._send(source, MoveRefused(move, refused.reason[:1_024]))
+
+    def _far_refused(self, key: tuple[str, str], reason: str) -> None:
+        """Refuse a session of another domain that is awaited already."""
+        self._emit(ForgetAwaited(*key))
+        if (found := self._sources.pop(key, None)) is not None:
+            self._send(found[0], MoveRefused(found[1], reason))
 
     def _answer(self, key: tuple[str, str], owner_epoch: int, answer: Callable[[Move], Message]) -> None:
         source, move = self._sources.get(key, ("", None))
@@ -165,8 +200,9 @@ class ArrivingSessions:
             raise RemoteProtocolError(f"part {part.number} of a session does not follow the part before it", None)
         incomplete.parts += 1
         incomplete.data += part.data
-        if len(incomplete.data) > ARRIVING_BYTES_MAX:
-            raise RemoteProtocolError(f"a session has more than {ARRIVING_BYTES_MAX} bytes", None)
+        most = FAR_BYTES_MAX if link >= FIRST_FAR_LINK else ARRIVING_BYTES_MAX
+        if len(incomplete.data) > most:
+            raise RemoteProtocolError(f"a session has more than {most} bytes", None)
         if not part.is_last:
             return None
         del self._incomplete[link]
@@ -186,6 +222,8 @@ class ArrivingSessions:
     def _obstacle(self, server: str, move: Move) -> str:
         """Return why this server cannot await a session from ``server``, "" if it can."""
         key, state = session_key(*move.key), self._state
+        if "/" in server and (reason := self._far_obstacle(server, move)):
+            return reason
         if state.is_draining:
             return f"{state.server} is draining"
         if move.key in self._leaving:
@@ -198,6 +236,18 @@ class ArrivingSessions:
             return f"{MOVES_MAX} sessions are on their way already; try again later"
         return ""
 
+    def _far_obstacle(self, server: str, move: Move) -> str:
+        """Return why this server takes no session from a server of another domain."""
+        domains, domain = self._far.domains, server.partition("/")[0]
+        if (there := domains.of(server)) is None or not there.takes_sessions:
+            return f"{domains.own} takes no sessions of {domain}; see its federation.toml"
+        if self._reserves(move.user):
+            return f"{move.user} is reserved"
+        key = session_key(*move.key)
+        if key not in self._state.awaited and self._state.awaited.count_from_domain(domain) >= FAR_MOVES_MAX:
+            return f"{FAR_MOVES_MAX} sessions of {domain} are on their way already; try again later"
+        return ""
+
     def _import(self, server: str, move: Move, data: bytes) -> None:
         """Import a session that this server awaits from ``server``, or has from there already."""
         exported = decode_export(data)
@@ -208,6 +258,7 @@ class ArrivingSessions:
         first = QueuePiece(0, session.next, exported.blocks, exported.events)
         rows = (*exported.subscriptions, *exported.ended)
         self._check_piece(move, first, {row.subscription.id for row in rows})
+        self._check_far(server, first)
         if not is_sound_export(exported):
             raise RemoteProtocolError("an export contradicts itself", None)
         awaited, here = self._state.awaited.get(session.key), self._state.sessions.get(session.key)
@@ -230,7 +281,9 @@ class ArrivingSessions:
 
     def _continue(self, server: str, move: Move, data: bytes) -> None:
         """Continue the queue of a session that has come from ``server``."""
-        self._check_piece(move, decode_piece(data))
+        piece = decode_piece(data)
+        self._check_piece(move, piece)
+        self._check_far(server, piece)
         here = self._state.sessions.get(session_key(*move.key))
         if here is not None and here.owner_epoch > move.owner_epoch:
             self._send(server, MoveTaken(move))
@@ -243,6 +296,12 @@ class ArrivingSessions:
         if self._are_foreign(named | subscriptions_of(piece), move) or not is_sound(piece):
             raise RemoteProtocolError("a piece of a queue is not one of this session", None)
 
+    def _check_far(self, server: str, piece: QueuePiece) -> None:
+        """Raise :class:`RemoteProtocolError` for an event of another domain with the id of one that may be here."""
+        domain, is_far, _ = server.partition("/")
+        if is_far and not comes_from(piece.events, domain):
+            raise RemoteProtocolError(f"an event has no id of {domain}", None)
+
     def _are_foreign(self, identities: Set[str], move: Move) -> bool:
         """Return whether any of these subscriptions is known here as one of another session, or is awaited with one."""
         key, state = session_key(*move.key), self._state
@@ -252,4 +311,7 @@ class ArrivingSessions:
         )
 
     def _send(self, server: str, message: Message) -> None:
-        self._links.send(server, encode(message), self._emit)
+        if "/" in server:
+            self._far.send(server, message)
+        else:
+            self._links.send(server, encode(message), self._emit)

@@ -24,6 +24,9 @@ from wanderbus.broker.state.exported_session import encode_piece
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import CancelTimer, SetTimer
+from wanderbus.peers.far_servers import FarDomains, ServersFound
+from wanderbus.peers.handover.far_export import far_export, far_piece
+from wanderbus.peers.handover.far_moves import FarLeaving, FarMoves, FarMovesOutput
 from wanderbus.peers.handover.messages import (
     VERSION,
     HeadAnswered,
@@ -42,7 +45,6 @@ from wanderbus.peers.handover.messages import (
     parts_of,
 )
 from wanderbus.peers.handover.move_pace import MovePace
-from wanderbus.peers.messages import SendOnServerLink
 from wanderbus.peers.open_links import OpenLinks
 
 MOVE_S: Final = 30.0
@@ -66,9 +68,7 @@ PIECE_BYTES: Final = 256 * 2**10
 PIECES_MAX: Final = 4
 """Largest number of pieces of a queue on their way to the target without an answer."""
 
-LeavingOutput = (
-    SendOnServerLink | SetTimer | CancelTimer | SessionMoveEnded | FenceSession | KeepSession | DropExport | HeadWanted
-)
+LeavingOutput = FarMovesOutput | SetTimer | CancelTimer | SessionMoveEnded | FenceSession | KeepSession | DropExport
 
 
 class _Leaving:
@@ -78,7 +78,7 @@ class _Leaving:
         self.move = move
         self.target = target
         self.cause = cause
-        self.stage: Literal["offered", "ready", "held", "fencing", "fenced", "ended"] = "offered"
+        self.stage: Literal["calling", "far", "offered", "ready", "held", "fencing", "fenced", "ended"] = "offered"
         self.subscriptions: tuple[str, ...] = ()
         """Those that the target knows."""
         self.request = 0
@@ -92,6 +92,8 @@ class _Leaving:
         """Last numbers of the pieces that the target has not confirmed."""
         self.is_sent = False
         """True if the last piece was sent on this link."""
+        self.is_far = False
+        """True if the target is in another domain."""
 
     def begin_again(self) -> None:
         """Note that nothing of the queue was sent on a new link."""
@@ -115,6 +117,8 @@ class LeavingSessions:
         links: OpenLinks,
         emit: Callable[[LeavingOutput], None],
         piece_bytes: int = PIECE_BYTES,
+        domains: FarDomains | None = None,
+        far_links: OpenLinks | None = None,
     ) -> None:
         self._piece_bytes = piece_bytes
         self._others = frozenset(others)
@@ -128,6 +132,7 @@ class LeavingSessions:
         self._by_request: dict[int, list[_Leaving]] = {}
         """Sessions that wait for the heads, by the number of the question, which those of one step share."""
         self._last_request = 0
+        self.far = FarMoves(state, domains or FarDomains(), far_links or OpenLinks(), self._new_request, emit)
         self._is_asked = False
         """True if the last question was asked in this step."""
         self._held: deque[_Leaving] = deque()
@@ -167,7 +172,32 @@ class LeavingSessions:
         move = Move(given.user, given.session, max(session.owner_epoch + 1, self._state.wall_us))
         leaving = self._moves[move.key] = _Leaving(move, given.target, given.cause)
         self._emit(SetTimer(move.key, self._now + MOVE_S))
-        self._offer(leaving)
+        if self._is_far(given.target):
+            leaving.stage, leaving.is_far = "calling", True
+            self.far.begin(leaving)
+            self._call(leaving)
+        else:
+            self._offer(leaving)
+
+    def _is_far(self, target: str) -> bool:
+        return target not in self.targets and self.far.domains.of(target) is not None
+
+    def _call(self, leaving: FarLeaving) -> None:
+        """Offer a session to a server of another domain, if there is a link."""
+        found = self._moves[leaving.move.key]
+        if found.stage == "calling" and self.far.links.newest(found.target) is not None:
+            self._offer(found)
+
+    def _new_request(self) -> int:
+        self._last_request += 1
+        return self._last_request
+
+    def servers_found(self, found: ServersFound) -> None:
+        """Take the servers of another domain."""
+        for each in list(self.far.found(found)):
+            self._call(each)
+        for leaving in [each for each in self._moves.values() if each.stage == "far"]:
+            self._go_on_here(leaving)
 
     def begin_step(self, now: float) -> None:
         """Begin a step at monotonic second ``now``."""
@@ -194,7 +224,10 @@ class LeavingSessions:
     def _obstacle(self, given: MoveSession) -> str:
         """Return why a move cannot begin, "" if it can."""
         session = self._state.sessions.get(session_key(given.user, given.session))
-        if given.target not in self.targets:
+        is_far = self._is_far(given.target)
+        if is_far and (reason := self.far.obstacle(given.target)):
+            return reason
+        if given.target not in self.targets and not is_far:
             names = ", ".join(sorted(self.targets)) or "none"
             return f"{given.target!r} is no other server that serves devices; those are {names}"
         if session is None or session.is_fenced:
@@ -215,7 +248,10 @@ class LeavingSessions:
 
     def head_found(self, found: HeadFound) -> None:
         """Pass the end of this log on to the server that has asked."""
-        self._send(found.server, HeadAnswered(found.request, found.head))
+        if found.server == self._state.server:
+            self._on_head(found.server, found.request, found.head)
+        else:
+            self._send(found.server, HeadAnswered(found.request, found.head))
 
     def exported(self, exported: SessionExported) -> None:
         """Send an exported session to its target."""
@@ -223,7 +259,11 @@ class LeavingSessions:
         if leaving is not None:
             leaving.begin_again()
             self._emit(CancelTimer(leaving.move.key))
-            for part in parts_of(leaving.move, "export", exported.export):
+            export = exported.export
+            if leaving.is_far:
+                domains = self.far.domains
+                export = far_export(export, domains.own, domains.server or self._state.server, leaving.target)
+            for part in parts_of(leaving.move, "export", export):
                 self._send(leaving.target, part)
 
     def refused(self, refused: SessionMoveRefused) -> None:
@@ -233,6 +273,10 @@ class LeavingSessions:
             self._offer(leaving)
         elif leaving.stage != "fenced":
             self._stay(leaving, refused.reason)
+        elif session_key(*leaving.move.key) in self._state.rests:  # the target has the export since it was requested
+            self._send_piece(leaving.target, leaving.move, QueuePiece())
+        elif session_key(*leaving.move.key) not in self._state.exports:
+            del self._moves[leaving.move.key]  # and now it has all of the session
 
     def timer_fired(self, key: object) -> None:
         """Let a session stay that could not be fenced in time."""
@@ -240,7 +284,9 @@ class LeavingSessions:
             if leaving.stage == "fencing":
                 self._emit(KeepSession(*leaving.move.key))
             elif leaving.stage != "fenced":
-                late = leaving.target if leaving.stage == "offered" else " and ".join(sorted(self._missing(leaving)))
+                late = leaving.target
+                if leaving.stage not in ("calling", "offered"):
+                    late = " and ".join(sorted(self._missing(leaving)))
                 self._stay(leaving, f"{late} did not answer within {MOVE_S:g} s")
 
     # Other servers -----------------------------------------------------------------------------------------------
@@ -250,11 +296,16 @@ class LeavingSessions:
         for leaving in [each for each in self._moves.values() if each.target == server]:
             if leaving.stage == "offered":
                 self._offer(leaving, again=True)
+            elif leaving.stage == "calling":
+                self._offer(leaving)
+        self.far.link_opened(server)
         for request, several in self._by_request.items():
             if any(server in self._missing(each) for each in several):
-                self._send(server, HeadAsked(request))
+                self._send(server, self._question(several[0], request))
         for move in self._left_for(server):
-            self._moves.setdefault(move.key, _Leaving(move, server)).begin_again()
+            leaving = self._moves.setdefault(move.key, _Leaving(move, server))
+            leaving.is_far = self._is_far(server)
+            leaving.begin_again()
             if session_key(*move.key) in self._state.exports:
                 self._emit(FenceSession(*move.key, move.owner_epoch))
             else:
@@ -263,16 +314,17 @@ class LeavingSessions:
     def received(self, server: str, message: OfMoves) -> None:
         """Take a message of another server."""
         match message:
-            case MoveReady(move=move, version=version):
+            case MoveReady(move=move, version=version, wanted=wanted):
                 if (leaving := self._found(server, move)) is None:
                     self._withdraw(server, move)
+                elif leaving.stage == "offered" and leaving.is_far:
+                    leaving.is_in_pieces, leaving.stage = True, "far"
+                    self.far.ready(leaving, wanted)
+                    self._go_on_here(leaving)
                 elif leaving.stage == "offered":
                     self._go_on(leaving, version)
             case HeadAnswered(request=request, head=head):
-                if head.end.origin == server:
-                    for leaving in list(self._by_request.get(request, ())):
-                        leaving.heads[server] = head
-                        self._fence_if_ready(leaving)
+                self._on_head(server, request, head)
             case RestWanted(move=move, through=through):
                 if (leaving := self._found(server, move)) is not None and leaving.stage == "fenced":
                     self._emit(DropExport(*move.key, through))
@@ -290,8 +342,33 @@ class LeavingSessions:
             case MoveAwaited(move=move):
                 if self._found(server, move) is None:
                     self._withdraw(server, move)
-            case HeadAsked(request=request):
+            case HeadAsked(request=request, wanted_by=""):
                 self._emit(HeadWanted(server, request))
+            case HeadAsked():
+                self.far.asked(server, message)
+
+    def _on_head(self, server: str, request: int, head: Head) -> None:
+        """Take the end of a log."""
+        if "/" in server:
+            if (far := self.far.answered(server, request, head)) is not None:
+                self._go_on_here(self._moves[far.move.key])
+        elif head.end.origin == server:
+            for leaving in list(self._by_request.get(request, ())):
+                leaving.heads[server] = head
+                self._fence_if_ready(leaving)
+
+    def _go_on_here(self, leaving: _Leaving) -> None:
+        """Ask the servers here for the ends of their logs, once those of other domains are known."""
+        if leaving.stage != "far" or self.far.heads(leaving) is None:
+            return
+        leaving.stage, leaving.request, leaving.heads = "ready", self._new_request(), {}
+        self._by_request[leaving.request] = [leaving]
+        for server in sorted(self._others):
+            self._send(server, self._question(leaving, leaving.request))
+        self.far.asked(self._state.server, self.far.question(leaving, leaving.request))
+
+    def _question(self, leaving: _Leaving, request: int) -> HeadAsked:
+        return self.far.question(leaving, request) if leaving.is_far else HeadAsked(request)
 
     def _withdraw(self, server: str, move: Move) -> None:
         """Let a server wait no longer for a session of which nothing goes there."""
@@ -365,7 +442,7 @@ class LeavingSessions:
 
     def _fence(self, leaving: _Leaving) -> None:
         leaving.stage = "fencing"
-        heads = tuple(leaving.heads[server] for server in sorted(leaving.heads))
+        heads = tuple(leaving.heads[server] for server in sorted(leaving.heads) if server != self._state.server)
         move, target = leaving.move, leaving.target
         self._emit(
             FenceSession(
@@ -376,12 +453,17 @@ class LeavingSessions:
                 heads,
                 leaving.cause,
                 self._piece_bytes if leaving.is_in_pieces else 0,
+                self.far.heads(leaving) if leaving.is_far else None,
             )
         )
 
     def _missing(self, leaving: _Leaving) -> frozenset[str]:
         """Return the servers whose head is still missing."""
-        return self._others - leaving.heads.keys()
+        if not leaving.is_far:
+            return self._others - leaving.heads.keys()
+        if leaving.stage == "far":
+            return frozenset(self.far.missing(leaving))
+        return (self._others | {self._state.server}) - leaving.heads.keys()
 
     def _found(self, server: str, move: Move) -> _Leaving | None:
         leaving = self._moves.get(move.key)
@@ -398,6 +480,7 @@ class LeavingSessions:
             piece = left.piece(leaving.sent, self._piece_bytes)
             leaving.sent, leaving.is_sent = piece.through, piece.is_last
             leaving.unconfirmed.append(piece.through)
+            piece = far_piece(piece, self.far.domains.own) if leaving.is_far else piece
             self._send_piece(leaving.target, leaving.move, piece)
 
     def _send_piece(self, server: str, move: Move, piece: QueuePiece) -> None:
@@ -431,6 +514,7 @@ class LeavingSessions:
 
     def _end(self, leaving: _Leaving, reason: str = "", *, has_refused: bool = False) -> None:
         del self._moves[leaving.move.key]
+        self.far.end(leaving.move)
         self._ask_no_more(leaving)
         if reason:
             leaving.stage = "ended"
@@ -439,4 +523,7 @@ class LeavingSessions:
         self._emit(SessionMoveEnded(*leaving.move.key, leaving.target, reason, has_refused))
 
     def _send(self, server: str, message: Message) -> None:
-        self._links.send(server, encode(message), self._emit)
+        if "/" in server:
+            self.far.send(server, message)
+        else:
+            self._links.send(server, encode(message), self._emit)

@@ -43,6 +43,7 @@ from wanderbus.broker.sessions.handover_messages import (
     PastQuestion,
     SessionQuestion,
 )
+from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.event import Number
 from wanderbus.protocol.bases import decoded
 from wanderbus.subscription import Subscription
@@ -58,6 +59,12 @@ VERSION: Final = 2
 patterns move."""
 
 Content = Literal["offer", "export", "rest"]
+
+DOMAINS_MAX: Final = 200
+"""Domains that the domain of a target gets events from, at most."""
+
+FILTERS_MAX: Final = 4_096
+"""Filters that it wants of one of them for a session, at most."""
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True):
@@ -83,11 +90,22 @@ class Part(msgspec.Struct, frozen=True, array_like=True, tag=1):
     data: bytes
 
 
+class WantedOf(msgspec.Struct, frozen=True, array_like=True):
+    """Filters that the target's domain has at another ``domain`` for a session."""
+
+    domain: Name
+    filters: Annotated[tuple[NumberedFilter, ...], msgspec.Meta(max_length=FILTERS_MAX)]
+
+
 class MoveReady(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Every event for the offered subscriptions reaches the target, which speaks ``version`` of these messages."""
+    """Every event for the offered subscriptions reaches the target, which speaks ``version`` of these messages.
+
+    A target in another domain says what that wants of others for the session.
+    """
 
     move: Move
     version: Number = 1
+    wanted: Annotated[tuple[WantedOf, ...], msgspec.Meta(max_length=DOMAINS_MAX)] = ()
 
 
 class MoveTaken(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -119,11 +137,14 @@ class MoveAwaited(msgspec.Struct, frozen=True, array_like=True, tag=6):
 class HeadAsked(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """Question for the end of the receiver's log, or about a session: then the answer is :class:`SessionAnswered`.
 
-    A server of the version before passes over ``question``, and answers with the end, for which nobody waits.
+    A server of the version before passes over ``question``, and answers with the end, for which nobody waits. For a
+    session that leaves for the domain ``wanted_by``, the answer waits until that wants all that is ``wanted`` there.
     """
 
     request: Number
     question: SessionQuestion | None = None
+    wanted_by: Name = ""
+    wanted: Annotated[tuple[NumberedFilter, ...], msgspec.Meta(max_length=FILTERS_MAX)] = ()
 
 
 class HeadAnswered(msgspec.Struct, frozen=True, array_like=True, tag=8):

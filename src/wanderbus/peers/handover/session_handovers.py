@@ -39,16 +39,20 @@ from wanderbus.broker.sessions.handover_messages import (
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.far_servers import FarDomains, FarServerMet, ServersFound
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
 from wanderbus.peers.handover.device_pasts import DevicePasts
 from wanderbus.peers.handover.draining import TIMER as DRAIN
 from wanderbus.peers.handover.draining import Draining
+from wanderbus.peers.handover.far_moves import FarMovesOutput
 from wanderbus.peers.handover.following import TIMER as FOLLOW
 from wanderbus.peers.handover.following import Following
 from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES, LeavingSessions
 from wanderbus.peers.handover.messages import (
     HeadAsked,
+    Message,
     MoveWithdrawn,
+    OfMoves,
     Part,
     PastAnswered,
     PastAsked,
@@ -58,7 +62,6 @@ from wanderbus.peers.handover.messages import (
 )
 from wanderbus.peers.messages import (
     CloseServerLink,
-    SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
     ServerMessageReceived,
@@ -70,11 +73,18 @@ _NO_REQUEST: Final = 0
 """Number of a question for the end of a log of which nobody awaits the answer."""
 
 HandoversInput = (
-    HandoverOutput | DeviceLocated | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
+    HandoverOutput
+    | DeviceLocated
+    | ServerLinkOpened
+    | ServerLinkClosed
+    | ServerMessageReceived
+    | FarServerMet
+    | ServersFound
+    | TimerFired
 )
 """Inputs of the handovers."""
 
-HandoversOutput = HandoverInput | SendOnServerLink | CloseServerLink | SetTimer | CancelTimer
+HandoversOutput = HandoverInput | FarMovesOutput | CloseServerLink | SetTimer | CancelTimer
 """Outputs of the handovers."""
 
 
@@ -87,6 +97,7 @@ class SessionHandovers:
     :param domain: domain of the servers
     :param networks: the server that is near to a device
     :param piece_bytes: size of a piece of a queue
+    :param domains: the foreign domains
     """
 
     def __init__(
@@ -97,12 +108,16 @@ class SessionHandovers:
         domain: str,
         networks: ServerNetworks | None = None,
         piece_bytes: int = PIECE_BYTES,
+        domains: FarDomains | None = None,
     ) -> None:
         self._outputs: list[HandoversOutput] = []
         self._links = OpenLinks()
-        self._leaving = LeavingSessions(others, access, state, self._links, self._outputs.append, piece_bytes)
-        self._arriving = ArrivingSessions(state, self._links, self._leaving, self._outputs.append)
+        self._far_links = OpenLinks()
+        emit = self._outputs.append
+        self._leaving = LeavingSessions(others, access, state, self._links, emit, piece_bytes, domains, self._far_links)
+        self._far = self._leaving.far
         reserves = ServerUsers(state, domain).reserves
+        self._arriving = ArrivingSessions(state, self._links, self._leaving, emit, self._far, reserves)
         self._draining = Draining(state, reserves, self._links, self._leaving, self._outputs.append)
         self._pasts = DevicePasts(self._links, self._outputs.append)
         near = networks or ServerNetworks({})
@@ -119,6 +134,13 @@ class SessionHandovers:
                 rows.setdefault(server, {}).update({name: len(epochs), f"{name}_since_us": min(epochs)})
         return rows
 
+    def start(self) -> list[HandoversOutput]:
+        """Begin a life of the server; return the requests for links to servers of other domains."""
+        self._far.settle()
+        outputs = list(self._outputs)
+        self._outputs.clear()
+        return outputs
+
     def step(self, inputs: Iterable[Input | Output], now: float) -> list[HandoversOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         self._leaving.begin_step(now)
@@ -126,6 +148,10 @@ class SessionHandovers:
             match given:
                 case ServerMessageReceived():
                     self._on_message(given)
+                case FarServerMet() | ServersFound():
+                    self._on_far(given)
+                case ServerLinkOpened(server=server) | ServerLinkClosed(server=server) if "/" in server:
+                    self._on_far(given)
                 case ServerLinkOpened(link=link, server=server):
                     self._links.opened(link, server)
                     self._leaving.link_opened(server)
@@ -175,14 +201,34 @@ class SessionHandovers:
             self._following.ended(ended, now)
         self._draining.go_on(now)
         self._leaving.go_on()
+        self._far.settle()
         outputs = list(self._outputs)
         self._outputs.clear()
         return outputs
+
+    def _on_far(self, given: ServerLinkOpened | ServerLinkClosed | FarServerMet | ServersFound) -> None:
+        """Take a report about servers of other domains."""
+        match given:
+            case ServerLinkOpened(link=link, server=server):
+                self._far_links.opened(link, server)
+                self._leaving.link_opened(server)
+                self._arriving.link_opened(server)
+            case ServerLinkClosed(link=link, server=server):
+                self._arriving.link_closed(link)
+                if not self._far_links.closed(link, server):  # what was sent on it may be lost
+                    self._leaving.link_opened(server)
+                    self._arriving.link_opened(server)
+            case FarServerMet(server=server):
+                self._far.met(server)
+            case ServersFound():
+                self._leaving.servers_found(given)
 
     def _on_message(self, received: ServerMessageReceived) -> None:
         server = received.server
         try:
             message = decode(received.payload)
+            if "/" in server and not _may_be_far(message):
+                raise RemoteProtocolError("a server of another domain may not ask this", None)
             if isinstance(message, PastAsked | PastAnswered):
                 self._pasts.received(server, message)
             elif isinstance(message, HeadAsked) and message.question is not None:
@@ -195,3 +241,10 @@ class SessionHandovers:
                 self._leaving.received(server, message)
         except RemoteProtocolError as error:
             self._outputs.append(CloseServerLink(received.link, f"{server}: {error}"))
+
+
+def _may_be_far(message: Message) -> bool:
+    """Return whether a server of another domain may send a message: what it asks is about sessions that move."""
+    if isinstance(message, HeadAsked):
+        return message.question is None and bool(message.wanted_by)
+    return isinstance(message, OfMoves)

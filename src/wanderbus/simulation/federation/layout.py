@@ -47,6 +47,8 @@ class FederationLayout:
 
     def __init__(self, seed: int, draw: Random, method: Method = "multicast") -> None:
         self.method: Method = method
+        self.sessions_move = False
+        """True if sessions move between all domains."""
         self.domains: dict[str, SimulatedDomain] = {}
         for name in _NAMES[: draw.choice([2, 2, 2, 3, 3, 4, 5])]:
             servers = tuple([f"{name[0]}{number}" for number in range(1, draw.choice([1, 2, 2, 3]) + 1)])
@@ -94,7 +96,14 @@ class FederationLayout:
             gateways=domain.gateways,
             domains=tuple(
                 [
-                    ForeignDomain(each.name, each.gateways, domain.receives[each.name], domain.sends[each.name])
+                    ForeignDomain(
+                        each.name,
+                        each.gateways,
+                        domain.receives[each.name],
+                        domain.sends[each.name],
+                        gives_sessions=self.sessions_move,
+                        takes_sessions=self.sessions_move,
+                    )
                     for each in others
                 ]
             ),

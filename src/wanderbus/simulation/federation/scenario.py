@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import ClassVar, Final
 
 from wanderbus.channels.decentralised_channels import DecentralisedChannels
@@ -62,7 +63,7 @@ class FederationScenario(DomainScenario):
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
-        self.layout = FederationLayout(seed, draw, self.method)
+        self.layout = self._make_layout(seed, draw)
         self.hosts: dict[str, FederatedNode] = {}
         """Servers of all domains."""
         by_link: dict[str, FederatedNode] = {}
@@ -83,6 +84,12 @@ class FederationScenario(DomainScenario):
                 self._add_user(domain, f"sip:u{number}@{domain.name}")
         self.interest = CountedInterest(self.world, self.layout, self.hosts, self.devices)
 
+    def _make_layout(self, seed: int, draw: Random) -> FederationLayout:
+        return FederationLayout(seed, draw, self.method)
+
+    def _node_type(self) -> type[FederatedNode]:
+        return FederatedNode
+
     def _make_node(self, domain: SimulatedDomain, name: str, config: BrokerConfig) -> FederatedNode:
         draw, names = self.world.random, domain.servers
         merging = Merging(draw.choice(MODES), 0.7)
@@ -100,7 +107,7 @@ class FederationScenario(DomainScenario):
             )
         others = [each for each in names if each != name]
         channels = OwnChannels(directory, name, lambda subject: merging, own, others, b"1")
-        node = FederatedNode(self.world, name, channels, config, domain=domain.name)
+        node = self._node_type()(self.world, name, channels, config, domain=domain.name)
         node.may_close = lambda link: True
         node.foreign_links = self.foreign_links
         node.parameters = self.layout.parameters(domain, name)

@@ -14,6 +14,7 @@ from wanderbus.event import Event, Gap
 from wanderbus.machine import Output
 from wanderbus.protocol import SESSION_MOVED
 from wanderbus.simulation.domains.domain_device import DomainDevice
+from wanderbus.simulation.federation.moving_node import MovingNode
 from wanderbus.simulation.handover.node import HandoverNode
 from wanderbus.subscription import Since
 
@@ -21,7 +22,7 @@ from wanderbus.subscription import Since
 class HandoverDevice(DomainDevice):
     """A device of a user whose session moves between ``nodes``, which the scenario sets."""
 
-    nodes: Mapping[str, HandoverNode]
+    nodes: Mapping[str, HandoverNode] | Mapping[str, MovingNode]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -203,6 +203,24 @@ def redirected_to(
     return min(found, key=itemgetter(0, 1), default=(0, 0, None))[2]
 
 
+def service_elsewhere(response: Response, service: str) -> str:
+    """Return the address of record of a ``service`` in another domain, to which a 3xx leads; "" if none does.
+
+    Not its server is named but the domain: the caller goes there as to a service of that domain, by its own proxy.
+    """
+    if response.status not in _FOLLOWED:
+        return ""
+    peer = SIPUri.parse(service)
+    for contact in response.contacts:
+        if contact == CONTACT_STAR or contact.uri.scheme != "sip" or is_ip_address(contact.uri.host):
+            continue
+        uri = contact.uri
+        is_same = msgspec.structs.replace(uri, host=peer.host).address_of_record == peer.address_of_record
+        if is_same and uri.host.lower() != peer.host.lower() and uri.port is None:
+            return uri.address_of_record
+    return ""
+
+
 def _is_server_of(peer: SIPUri, target: SIPUri) -> bool:
     """Return whether ``target`` names the user ``peer``, at an address or in the same domain."""
     named = msgspec.structs.replace(target, host=peer.host)
