@@ -149,7 +149,7 @@ def want_nothing_before_the_import(patch: Patch) -> None:
 
 
 def be_ready_at_once(patch: Patch) -> None:
-    patch.setattr(InterestRequests, "when_effective", lambda self, subscription, link, answer: answer())
+    patch.setattr(InterestRequests, "when_effective", lambda self, subscription, link, answer, **how: answer())
 
 
 def be_ready_while_publishers_hold_back(patch: Patch) -> None:

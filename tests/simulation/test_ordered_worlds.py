@@ -130,7 +130,7 @@ def unsubscribe_before_the_replacement_is_confirmed(patch: Patch) -> None:
 
 
 def answer_a_subscription_at_once(patch: Patch) -> None:
-    patch.setattr(InterestRequests, "when_effective", lambda self, subscription, link, answer: answer())
+    patch.setattr(InterestRequests, "when_effective", lambda self, subscription, link, answer, **how: answer())
 
 
 def repeat_no_publish(patch: Patch) -> None:
