@@ -184,7 +184,9 @@ def test_an_interrupted_run_is_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: type[crash.Run], status: int
 ) -> None:
     arguments = ["--cycles", "9", "--json", str(tmp_path / "report.json")]
-    options = kill_options(arguments, "crash", "", victim="server", cycles=1, limit_s=60.0, failures="losses")
+    options = kill_options(
+        arguments, "crash", "", victim="server", cycles=1, limit_s=60.0, failures="losses", may_be_federated=True
+    )
     assert crash.conduct(kind, options) == status
     assert "interrupted: 2 of 9 cycles" in capsys.readouterr().out
     report = json.loads((tmp_path / "report.json").read_text())
