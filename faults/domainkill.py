@@ -19,44 +19,37 @@ import asyncio
 import contextlib
 import functools
 import math
-import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from demo.network import Network, choose
+from faults.agents_run import AgentsRun, conclude, is_good, play
 from faults.domain_cast import cast, host_names
 from faults.domain_journal import Entry, HostRole, entries
 from faults.domain_servers import ACCESS, DISK_BYTES, KINDS, SERVERS, DomainServers, data_of, places_in
 from faults.domain_truth import Truth
-from faults.kill_options import FEDERATED, INTERRUPTED, cancel_on_signals
+from faults.kill_options import FEDERATED, INTERRUPTED
 from faults.small_disks import SmallDisk, small_disks
 from faults.verdict import DOMAIN_KINDS, Verdict
-from faults.victim import Died, Victim
-from harness.reporting import Goal, finish, goal, progress
+from faults.victim import Victim
+from harness.reporting import Goal, goal
 from wanderbus.testbed import CannotRunError
 
 COUNTS: Final = 6
-"""Numbers of a report of a process of agents."""
+"""Events acknowledged and without an answer, notifications of subscriptions that stay and of others, and moves and
+walks that have ended."""
 
 FAULT_EACH_S: Final = 8.0
 MOVE_EACH_S: Final = 2.0
 WALK_EACH_S: Final = 1.0
 GROUP_MOVE_EACH_S: Final = 10.0
-PROGRESS_EACH_S: Final = 2.0
 DRAIN_S_MAX: Final = 180.0
-QUIET_S_MAX: Final = 60.0
 SETTLE_S: Final = 1.0
-LOOK_EACH_S: Final = 1.0
-SILENT_S_MAX: Final = 60.0
-LEAST_SHARE: Final = 0.1
-"""Least share of the asked rate with which a run proves something."""
 
 
 class Planned(NamedTuple):
@@ -67,8 +60,10 @@ class Planned(NamedTuple):
     begin: Callable[[str], Coroutine[Any, Any, None]]
 
 
-class Run:
+class Run(AgentsRun):
     """One run in one directory."""
+
+    quiet_s_max = 60.0
 
     def __init__(
         self,
@@ -82,18 +77,10 @@ class Run:
         short_log: bool = False,
         is_federated: bool = False,
     ) -> None:
-        self.verdict = Verdict()
-        self.faults = {f"{what} {kind}": 0 for what in ("kill", "fill") for kind in KINDS if disks or what == "kill"}
+        faults = [f"{what} {kind}" for what in ("kill", "fill") for kind in KINDS if disks or what == "kill"]
+        super().__init__(faults, COUNTS, rate_per_s, seed)
         self.group_moves = 0
-        self.published_s = 0.0
-        """Duration of publishing."""
-        self._interrupted = asyncio.Event()
-        self.counts = [0] * COUNTS
-        """Events acknowledged and without an answer, notifications of subscriptions that stay and of others, and moves
-        and walks that have ended, of all agents."""
         self._network = network
-        self._random = Random(seed)
-        self._rate_per_s = rate_per_s
         places = places_in(network)
         self.hosts = cast(agents, network, places, seed, directory, rate_per_s)
         self.decentralised = self.hosts[0].decentralised
@@ -111,13 +98,10 @@ class Run:
             short_log=short_log,
             is_federated=is_federated,
         )
-        self._processes = {host.name: self._process(host) for host in self.hosts}
+        self._use(self._servers, {host.name: self._process(host) for host in self.hosts})
         self._moving = asyncio.Lock()
         self._moving_group = asyncio.Lock()
-        self._is_settled = False
-        """True once everything that is due had time to arrive."""
         self._disturbing: list[asyncio.Task[None]] = []
-        self._latest = {host.name: [0] * COUNTS for host in self.hosts}
 
     def _process(self, host: HostRole) -> Victim:
         argument = msgspec.json.encode(host).decode()
@@ -128,51 +112,7 @@ class Run:
         errors = host.journal.with_suffix(".stderr")
         return Victim(host.name, "faults.domain_agents", argument, errors=errors, on_host=on_host)
 
-    async def play(self, seconds: float) -> None:
-        """Publish for ``seconds`` with faults, or until :meth:`interrupt`; then let everything settle."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                await self._begin()
-                listening = [group.create_task(self._listen(name)) for name in self._processes]
-                await self._disturb(seconds, group)
-                await self._drain()
-                self._is_settled = True
-                for task in listening:
-                    task.cancel()
-        except* (Died, CannotRunError) as group_of_errors:
-            for error in group_of_errors.exceptions:
-                self.verdict.broken("integrity_errors", str(error))
-        finally:
-            for end in (self._servers.end, *(process.kill for process in self._processes.values())):
-                try:
-                    await end()
-                except Died as died:
-                    self.verdict.broken("integrity_errors", str(died))
-
-    def interrupt(self) -> None:
-        """End publishing now."""
-        self._interrupted.set()
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Return whether publishing was ended early."""
-        return self._interrupted.is_set()
-
-    async def _begin(self) -> None:
-        """Start all processes; all agents have subscribed before the first event is published."""
-        await self._servers.start()
-        for process in self._processes.values():
-            await process.start()
-        for process in self._processes.values():
-            await process.ready()
-
-    async def _listen(self, name: str) -> None:
-        """Keep the latest counts of a process of agents."""
-        while True:
-            self._latest[name] = [int(word) for word in (await self._processes[name].line(SILENT_S_MAX)).split()]
-            self.counts = [sum(each) for each in zip(*self._latest.values(), strict=True)]
-
-    async def _disturb(self, seconds: float, group: asyncio.TaskGroup) -> None:
+    async def _publish(self, seconds: float, group: asyncio.TaskGroup) -> None:
         """Let agents publish, and begin each fault and each move at its time."""
         began = time.monotonic()
         self._tell("go")
@@ -185,13 +125,6 @@ class Run:
         finally:
             self._tell("stop")
             self.published_s = time.monotonic() - began
-
-    async def _interrupted_before(self, end: float) -> bool:
-        """Wait until monotonic second ``end``; return True, and at once, if this is interrupted."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(end - time.monotonic()):
-                await self._interrupted.wait()
-        return self.is_interrupted
 
     def _plan(self, seconds: float) -> list[Planned]:
         """Return what happens when: each kind of fault at least once, in a random order, moves and moves of groups."""
@@ -238,31 +171,12 @@ class Run:
             await self._servers.move_group(int(group))
         self.group_moves += 1
 
-    def _tell(self, word: str) -> None:
-        for process in self._processes.values():
-            process.tell(word)
-
     async def _drain(self) -> None:
-        """Wait until every publish is answered and all that is due has arrived, or nothing arrives any more."""
         if self._disturbing:
             await asyncio.wait(self._disturbing)
-        await self._quiet(lambda: self.counts[1] == 0)
-        await self._quiet(self._has_everything)
+        await self._quiet(lambda: self.counts[1] == 0, time.monotonic() + DRAIN_S_MAX)
+        await self._quiet(lambda: not self.truth(Verdict()).missing, time.monotonic() + DRAIN_S_MAX)
         await asyncio.sleep(SETTLE_S)
-
-    def _has_everything(self) -> bool:
-        return not self.truth(Verdict()).missing
-
-    async def _quiet(self, is_done: Callable[[], bool]) -> None:
-        """Wait until ``is_done``, but not longer than something still happens."""
-        began = moved = time.monotonic()
-        before = list[int]()
-        while time.monotonic() < min(began + DRAIN_S_MAX, moved + QUIET_S_MAX):
-            await asyncio.sleep(LOOK_EACH_S)  # the counts are half as old
-            if self.counts != before:
-                before, moved = self.counts, time.monotonic()
-            elif is_done():
-                return
 
     def truth(self, verdict: Verdict) -> Truth:
         """Return what the journals say; differences go to ``verdict`` when it is checked."""
@@ -273,7 +187,6 @@ class Run:
         return Truth(self.roles, journals, frozenset(self.decentralised), verdict)
 
     def results(self) -> dict[str, Any]:
-        """Compare what the agents got with what was due; return the figures of the report."""
         truth = self.truth(self.verdict)
         truth.check(is_settled=self._is_settled)
         seconds = self.published_s or math.inf
@@ -297,14 +210,16 @@ class Run:
         return {**figures, "too_little": self._lacking(figures)}
 
     def _lacking(self, figures: Mapping[str, Any]) -> list[str]:
-        """Return why the figures prove nothing."""
-        found = [f"no {name}" for name, count in self.faults.items() if not count]
+        found = super()._lacking(figures)
         found += [f"no {name}" for name in ("causal_pairs", "moves", "walks", "group_moves") if not figures[name]]
-        if (rate_per_s := figures["rate_per_s"]) < (least := LEAST_SHARE * self._rate_per_s):
-            found.append(f"{rate_per_s} events/s, less than {least:g}")
         if figures["deliveries"] < figures["events"]:
             found.append(f"{figures['deliveries']} deliveries of {figures['events']} events")
         return found
+
+    def progress_words(self) -> str:
+        acknowledged, unanswered, taken, heard, moved, walked = self.counts
+        deliveries = f"{acknowledged} events, {unanswered} open, {taken + heard} deliveries"
+        return f"{deliveries}, {moved} moves, {walked} walks"
 
     def goals(self) -> list[Goal]:
         """Return the goals of the report."""
@@ -349,27 +264,6 @@ def _disks(directory: Path) -> Iterator[Mapping[str, SmallDisk]]:
         yield dict(zip(SERVERS, made, strict=False))
 
 
-async def _play(run: Run, seconds: float) -> None:
-    cancel_on_signals()
-    playing = asyncio.create_task(run.play(seconds))
-    showing = asyncio.create_task(_show_progress(run))
-    try:
-        await asyncio.shield(playing)
-    except asyncio.CancelledError:
-        run.interrupt()
-        await playing
-    finally:
-        showing.cancel()
-
-
-async def _show_progress(run: Run) -> None:
-    while True:
-        await asyncio.sleep(PROGRESS_EACH_S)
-        acknowledged, unanswered, taken, heard, moved, walked = run.counts
-        events = f"{acknowledged} events, {unanswered} open, {taken + heard} deliveries"
-        progress(f"domainkill: {events}, {moved} moves, {walked} walks, {sum(run.faults.values())} faults")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run what the command line asks for; return the exit status."""
     options = _parsed(arguments)
@@ -383,23 +277,11 @@ def main(arguments: list[str] | None = None) -> int:
         with _disks(directory) as disks:
             more_options = {"short_log": options.short_log, "is_federated": options.federated}
             run = Run(directory, network, disks, options.agents, options.rate, seed, **more_options)
-            asyncio.run(_play(run, min(options.seconds, options.limit_s)))
-            results = run.results()
-            is_good = run.verdict.good and not results["too_little"]
-            for name, disk in disks.items() if not is_good else ():
+            asyncio.run(play(run, "domainkill", min(options.seconds, options.limit_s)))
+            results = run.results() | {"wall_s": round(time.monotonic() - began, 1)}
+            for name, disk in disks.items() if not is_good(run, results) else ():
                 disk.copy(directory / f"copy-{name}")
     finally:
         network.close()
-    for word in [*run.verdict.words, *(f"too little to prove anything: {word}" for word in results["too_little"])]:
-        print(word, file=sys.stderr)
-    if is_good:
-        shutil.rmtree(directory)
-    else:
-        print(f"what is left is in {directory}; again with: ./do domainkill --seed {seed}", file=sys.stderr)
-    more = {"seed": seed, "agents": options.agents, "network": network.mode, "interrupted": run.is_interrupted}
-    line = {**more, **results, "wall_s": round(time.monotonic() - began, 1)}
-    print(", ".join(f"{name} {value}" for name, value in line.items()))
-    status = finish("domainkill", [line], run.goals(), file=options.json, strict=options.strict)
-    if run.is_interrupted and run.verdict.good:
-        return status or INTERRUPTED
-    return status or int(not is_good)
+    about = {"seed": seed, "agents": options.agents, "network": network.mode, "interrupted": run.is_interrupted}
+    return conclude("domainkill", run, results, run.goals(), about, directory, options)

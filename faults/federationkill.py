@@ -19,29 +19,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import functools
 import math
-import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any, Final
 
 import msgspec
 
+from faults.agents_run import AgentsRun, conclude, play
 from faults.federation_journal import DomainRole, PublisherRole, ReaderRole, Wanted, entries
 from faults.federation_servers import DOMAINS, SERVERS, FederatedServers
 from faults.federation_truth import FederationTruth
-from faults.kill_options import INTERRUPTED, cancel_on_signals
+from faults.kill_options import INTERRUPTED
 from faults.verdict import FEDERATION_KINDS, Verdict
 from faults.victim import Died, Victim
 from harness.domain_network import DomainNetwork, open_domains
-from harness.reporting import Goal, finish, goal, progress
-from wanderbus.testbed import CannotRunError
+from harness.reporting import Goal, goal
 
 KILLS: Final = ("kill gateway", "kill other", "kill both")
 CUTS: Final = ("cut", "cut one way", "cut and kill")
@@ -50,7 +46,7 @@ WANTS: Final = ("everything", "everything", "one", "some")
 """Interests of a subscriber, each in another subject."""
 
 COUNTS: Final = 4
-"""Numbers of a report of a process of agents."""
+"""Events acknowledged and without an answer, notifications, and streams of which something has come."""
 
 DOWN_S_MAX: Final = 6.0
 """Longest time that a server is down: after three seconds another gateway goes on."""
@@ -68,19 +64,15 @@ TURN_S: Final = 4.0
 PAUSE_S: Final = (1.0, 3.0)
 SEEN_S_MAX: Final = 60.0
 HEALED_S_MAX: Final = 5.0
-PROGRESS_EACH_S: Final = 2.0
 DRAIN_S_MAX: Final = 900.0
-QUIET_S_MAX: Final = 30.0
-LOOK_EACH_S: Final = 1.0
 SETTLE_S: Final = 2.0
-SILENT_S_MAX: Final = 60.0
-END_S_MAX: Final = 20.0
-LEAST_SHARE: Final = 0.1
-"""Least share of the asked rate with which a run proves something."""
 
 
-class Run:
+class Run(AgentsRun):
     """One run in one directory."""
+
+    quiet_s_max = 30.0
+    end_s_max = 20.0
 
     def __init__(
         self,
@@ -92,16 +84,8 @@ class Run:
         events_max: int = 0,
         has_rendezvous: bool = False,
     ) -> None:
-        self.verdict = Verdict()
-        self.faults = dict.fromkeys(KILLS if network.mode == "loopback" else (*KILLS, *CUTS), 0)
-        self.published_s = 0.0
-        """Duration of publishing."""
-        self.counts = [0] * COUNTS
-        """Events acknowledged and without an answer, notifications, and streams of which something has come."""
-        self._interrupted = asyncio.Event()
+        super().__init__(KILLS if network.mode == "loopback" else (*KILLS, *CUTS), COUNTS, rate_per_s, seed)
         self._network = network
-        self._random = Random(seed)
-        self._rate_per_s = rate_per_s
         self._events_max = events_max
         self._subjects = tuple(f"Type{number}" for number in range(SUBJECTS))
         users = {domain: [f"{kind}{each}" for kind in "pr" for each in _numbers(place)] for place, domain in _placed()}
@@ -110,10 +94,7 @@ class Run:
             directory, network, self._subjects, users, burst=burst, has_rendezvous=has_rendezvous
         )
         self.roles = [self._role(directory, place, domain) for place, domain in _placed()]
-        self._processes = {role.name: self._process(role) for role in self.roles}
-        self._latest = {role.name: [0] * COUNTS for role in self.roles}
-        self._is_settled = False
-        """True once everything that is due had time to arrive."""
+        self._use(self.servers, {role.name: self._process(role) for role in self.roles})
 
     def _role(self, directory: Path, place: int, domain: str) -> DomainRole:
         addresses = [f"{each.host}:{each.sip_port}" for each in self.servers.places[domain].values()]
@@ -145,52 +126,9 @@ class Run:
         argument = msgspec.json.encode(role).decode()
         return Victim(f"agents of {role.name}", "faults.federation_agents", argument, errors=errors, on_host=on_host)
 
-    async def play(self, seconds: float) -> None:
-        """Publish for ``seconds`` with faults, or until :meth:`interrupt`; then let everything settle."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                await self._begin()
-                listening = [group.create_task(self._listen(name)) for name in self._processes]
-                await self._until_seen()
-                await self._disturb(seconds)
-                await self._drain()
-                self._is_settled = True
-                for task in listening:
-                    task.cancel()
-                for process in self._processes.values():
-                    await process.end(END_S_MAX)
-        except* (Died, CannotRunError) as group_of_errors:
-            for error in group_of_errors.exceptions:
-                self.verdict.broken("integrity_errors", str(error))
-        finally:
-            for end in (self.servers.end, *(process.kill for process in self._processes.values())):
-                try:
-                    await end()
-                except Died as died:
-                    self.verdict.broken("integrity_errors", str(died))
-
-    def interrupt(self) -> None:
-        """End publishing now."""
-        self._interrupted.set()
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Return whether publishing was ended early."""
-        return self._interrupted.is_set()
-
-    async def _begin(self) -> None:
-        """Start all processes; all agents have subscribed before the first event is published."""
-        await self.servers.start()
-        for process in self._processes.values():
-            await process.start()
-        for process in self._processes.values():
-            await process.ready()
-
-    async def _listen(self, name: str) -> None:
-        """Keep the latest counts of a process of agents."""
-        while True:
-            self._latest[name] = [int(word) for word in (await self._processes[name].line(SILENT_S_MAX)).split()]
-            self.counts = [sum(each) for each in zip(*self._latest.values(), strict=True)]
+    async def _publish(self, seconds: float, group: asyncio.TaskGroup) -> None:
+        await self._until_seen()
+        await self._disturb(seconds)
 
     async def _until_seen(self) -> None:
         """Wait until each subscription has got something of each publisher of its subject: all domains are linked."""
@@ -213,7 +151,7 @@ class Run:
                 waiting = waiting or self._random.sample(list(self.faults), len(self.faults))
                 await self._fault(name := waiting.pop(), seconds)
                 self.faults[name] += 1
-                await self._interrupted_in(self._random.uniform(*PAUSE_S))
+                await self._interrupted_before(time.monotonic() + self._random.uniform(*PAUSE_S))
         finally:
             self._tell("stop")
             self.published_s = time.monotonic() - began
@@ -222,12 +160,6 @@ class Run:
         if self.is_interrupted or (self._events_max and self.counts[0] >= self._events_max):
             return True
         return passed_s >= seconds and all(self.faults.values())
-
-    async def _interrupted_in(self, seconds: float) -> None:
-        """Wait for some time, or until this is interrupted."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._interrupted.wait()
 
     async def _fault(self, name: str, seconds: float) -> None:
         random = self._random
@@ -252,12 +184,7 @@ class Run:
         await self.servers.kill(domain, SERVERS[:1], down_s, self._random)
         await asyncio.sleep(TURN_S)
 
-    def _tell(self, word: str) -> None:
-        for process in self._processes.values():
-            process.tell(word)
-
     async def _drain(self) -> None:
-        """Wait until every publish is answered, and all that is due has arrived or nothing arrives any more."""
         until = time.monotonic() + DRAIN_S_MAX
         await self._quiet(lambda: self.counts[1] == 0, until)
         if self.counts[1]:
@@ -265,22 +192,11 @@ class Run:
         await self._quiet(lambda: not self.truth(Verdict()).missing, until)
         await asyncio.sleep(SETTLE_S)
 
-    async def _quiet(self, is_done: Any, until: float) -> None:
-        """Wait until ``is_done``, but not longer than something still happens."""
-        moved, before = time.monotonic(), list[int]()
-        while time.monotonic() < min(until, moved + QUIET_S_MAX):
-            await asyncio.sleep(LOOK_EACH_S)  # the counts are half as old
-            if self.counts != before:
-                before, moved = self.counts, time.monotonic()
-            elif is_done():
-                return
-
     def truth(self, verdict: Verdict) -> FederationTruth:
         """Return what the journals say; differences go to ``verdict`` when it is checked."""
         return FederationTruth(self.roles, [entries(role.journal) for role in self.roles], verdict)
 
     def results(self) -> dict[str, Any]:
-        """Compare what the agents got with what was due; return the figures of the report."""
         truth = self.truth(self.verdict)
         truth.check(is_settled=self._is_settled)
         logs = {domain: [self.servers.data(domain, server) / "log" for server in SERVERS] for domain in DOMAINS}
@@ -303,13 +219,14 @@ class Run:
         return {**figures, "too_little": self._lacking(figures)}
 
     def _lacking(self, figures: Mapping[str, Any]) -> list[str]:
-        """Return why the figures prove nothing."""
-        found = [f"no {name}" for name, count in self.faults.items() if not count]
-        if (rate_per_s := figures["rate_per_s"]) < (least := LEAST_SHARE * self._rate_per_s):
-            found.append(f"{rate_per_s} events/s, less than {least:g}")
+        found = super()._lacking(figures)
         if figures["crossed"] < figures["events"]:
             found.append(f"{figures['crossed']} events in other domains, of {figures['events']}")
         return found
+
+    def progress_words(self) -> str:
+        acknowledged, unanswered, taken, _ = self.counts
+        return f"{acknowledged} events, {unanswered} open, {taken} deliveries"
 
     def goals(self, results: Mapping[str, Any]) -> list[Goal]:
         """Return the goals of the report."""
@@ -349,27 +266,6 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def _play(run: Run, seconds: float) -> None:
-    cancel_on_signals()
-    playing = asyncio.create_task(run.play(seconds))
-    showing = asyncio.create_task(_show_progress(run))
-    try:
-        await asyncio.shield(playing)
-    except asyncio.CancelledError:
-        run.interrupt()
-        await playing
-    finally:
-        showing.cancel()
-
-
-async def _show_progress(run: Run) -> None:
-    while True:
-        await asyncio.sleep(PROGRESS_EACH_S)
-        acknowledged, unanswered, taken, _ = run.counts
-        events = f"{acknowledged} events, {unanswered} open, {taken} deliveries"
-        progress(f"federationkill: {events}, {sum(run.faults.values())} faults")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run what the command line asks for; return the exit status."""
     options = _parsed(arguments)
@@ -382,21 +278,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         more_options = {"events_max": options.events, "has_rendezvous": options.rendezvous}
         run = Run(directory, network, options.rate, seed, **more_options)
-        asyncio.run(_play(run, min(options.seconds, options.limit_s)))
-        results = run.results()
-        is_good = run.verdict.good and not results["too_little"]
+        asyncio.run(play(run, "federationkill", min(options.seconds, options.limit_s)))
+        results = run.results() | {"wall_s": round(time.monotonic() - began, 1)}
     finally:
         network.close()
-    for word in [*run.verdict.words, *(f"too little to prove anything: {word}" for word in results["too_little"])]:
-        print(word, file=sys.stderr)
-    if is_good:
-        shutil.rmtree(directory)
-    else:
-        print(f"what is left is in {directory}; again with: ./do federationkill --seed {seed}", file=sys.stderr)
-    more = {"seed": seed, "network": network.mode, "interrupted": run.is_interrupted}
-    line = {**more, **results, "wall_s": round(time.monotonic() - began, 1)}
-    print(", ".join(f"{name} {value}" for name, value in line.items()))
-    status = finish("federationkill", [line], run.goals(results), file=options.json, strict=options.strict)
-    if run.is_interrupted and run.verdict.good:
-        return status or INTERRUPTED
-    return status or int(not is_good)
+    about = {"seed": seed, "network": network.mode, "interrupted": run.is_interrupted}
+    return conclude("federationkill", run, results, run.goals(results), about, directory, options)
