@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import uvloop
@@ -31,6 +30,7 @@ import wanderbus
 from faults.agents import DOMAIN, INTERESTS, PASSWORD, READY
 from faults.domain_journal import AgentRole, Entry, HostRole, Journal, Kind, Name
 from faults.orders import obey_lines
+from faults.party import Party
 from wanderbus.errors import Closed, LimitExceeded, Refused, WanderbusError
 
 CONNECT_S_MAX: Final = 60.0
@@ -51,7 +51,6 @@ WALK_AGAIN_S: Final = 0.5
 REPLY_SHARE: Final = 0.5
 DECENTRALISED_SHARE: Final = 0.6
 REPORT_S: Final = 0.5
-TICK_S: Final = 0.01
 
 
 class _Member:
@@ -174,18 +173,18 @@ def _name(event: wanderbus.Event) -> Name:
     return Name(event.attributes["by"], event.attributes["n"])
 
 
-class _Party:
+class _Party(Party):
     """All agents of the process."""
 
     def __init__(self, role: HostRole) -> None:
+        super().__init__(role.rate_per_s)
         self._role = role
         self._random = Random(role.seed)
         journal = Journal(role.journal)
         self._members = [_Member(each, role, journal) for each in role.agents]
         self._causes: deque[tuple[_Member, str]] = deque(maxlen=8)
         self._decentralised = frozenset(role.decentralised)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.stop, self.end, self.go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.go = asyncio.Event()
 
     async def live(self) -> None:
         """Connect and subscribe, publish until the order to stop, and take events until the end of the input."""
@@ -207,22 +206,9 @@ class _Party:
         await self.end.wait()
         os._exit(0)  # nobody needs a goodbye
 
-    async def _publish(self) -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time()
-        while not self.stop.is_set():
-            now = loop.time()
-            # After a long pause the rate is not made up for.
-            due = max(due, now - 1.0)
-            count = max(0, math.ceil((now - due) * self._role.rate_per_s))
-            due += count / self._role.rate_per_s
-            self._begin_publishes(count)
-            await asyncio.sleep(TICK_S)
-
-    def _begin_publishes(self, count: int) -> None:
-        for _ in range(0 if self.stop.is_set() else count):
-            if (choice := self._choose()) is not None:
-                self._begin(choice[0].publish(choice[1]))
+    def _publish_one(self) -> None:
+        if (choice := self._choose()) is not None:
+            self._begin(choice[0].publish(choice[1]))
 
     def _choose(self) -> tuple[_Member, str] | None:
         """Return who publishes next, and in which subject; None if too much is unanswered."""
@@ -267,22 +253,6 @@ class _Party:
             self._begin_publishes(BURST_EVENTS)
         else:
             self.stop.set()
-
-    def finish(self) -> None:
-        """End everything."""
-        self.stop.set()
-        self.end.set()
-
-    def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(doing)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            os._exit(1)
 
 
 async def run(role: HostRole) -> None:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import sys
 import time
-from collections.abc import Coroutine
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import uvloop
@@ -39,6 +37,7 @@ from faults.federation_journal import (
     stream_of,
 )
 from faults.orders import obey_lines
+from faults.party import Party
 from wanderbus.errors import Closed, LimitExceeded, Refused
 
 CONNECT_S_MAX: Final = 60.0
@@ -50,7 +49,6 @@ EARLY_PER_S: Final = 40.0
 
 BURST_EVENTS: Final = 30
 REPORT_S: Final = 0.5
-TICK_S: Final = 0.01
 
 
 class _Publisher:
@@ -142,18 +140,16 @@ def _agent(role: ReaderRole | PublisherRole, domain: DomainRole) -> wanderbus.Ag
     )
 
 
-class _Party:
+class _Party(Party):
     """All agents of the domain."""
 
     def __init__(self, domain: DomainRole) -> None:
+        super().__init__(EARLY_PER_S)
         self._domain = domain
         self._random = Random(domain.seed)
         self._journal = Journal(domain.journal)
         self._publishers = [_Publisher(each, domain, self._journal) for each in domain.publishers]
         self._readers = [_Reader(each, domain, self._journal) for each in domain.readers]
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._rate_per_s = EARLY_PER_S
-        self.stop, self.end = asyncio.Event(), asyncio.Event()
 
     async def live(self) -> None:
         """Connect, subscribe, and publish until the order to stop; take events until the end of the input."""
@@ -171,23 +167,10 @@ class _Party:
         self._journal.flush()
         os._exit(0)  # nobody needs a goodbye
 
-    async def _publish(self) -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time()
-        while not self.stop.is_set():
-            now = loop.time()
-            # After a long pause the rate is not made up for.
-            due = max(due, now - 1.0)
-            count = max(0, math.ceil((now - due) * self._rate_per_s))
-            due += count / self._rate_per_s
-            self._begin_publishes(count)
-            await asyncio.sleep(TICK_S)
-
-    def _begin_publishes(self, count: int) -> None:
-        for _ in range(0 if self.stop.is_set() else count):
-            publisher = self._random.choice(self._publishers)
-            if publisher.unanswered < UNANSWERED_MAX:
-                self._begin(publisher.publish(self._random.randrange(len(self._domain.subjects))))
+    def _publish_one(self) -> None:
+        publisher = self._random.choice(self._publishers)
+        if publisher.unanswered < UNANSWERED_MAX:
+            self._begin(publisher.publish(self._random.randrange(len(self._domain.subjects))))
 
     async def _report(self) -> None:
         while True:
@@ -208,22 +191,6 @@ class _Party:
             self._begin_publishes(BURST_EVENTS)
         else:
             self.stop.set()
-
-    def finish(self) -> None:
-        """End everything."""
-        self.stop.set()
-        self.end.set()
-
-    def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(doing)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            os._exit(1)
 
 
 async def run(domain: DomainRole) -> None:
