@@ -7,7 +7,6 @@ bare rate of appending an event and syncing it, in the directory where the broke
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import math
 import os
@@ -16,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bench.broker_full import USERS as FULL_USERS
 from bench.broker_full import full
@@ -29,11 +28,10 @@ from bench.broker_peer import EVENT_BYTES, Consumed, Peer, consume, publish_all,
 from bench.broker_redis import RedisStreams
 from bench.broker_scale import idle_users, restart, syncs
 from bench.broker_unread import beside_unread
+from bench.sections import Result, section_options
 from harness.loads import LoadEndedError
 from harness.reporting import Goal, finish, goal, median, percentile, progress
 from harness.workers import Worker
-
-Result = Mapping[str, Any]
 
 FANOUT: Final = 20
 WINDOWS: Final = (1, 100)
@@ -108,7 +106,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     A section whose load ended too early is not measured, and the status is 1.
     """
-    options = _options(arguments)
+    quick, example = "few events: one or two minutes, rough figures", "--quick --sections publish deliver"
+    parser = section_options("broker", __doc__, SECTIONS, quick=quick, example=f"Example: ./do bench broker {example}")
+    options = parser.parse_args(arguments)
     size = QUICK if options.quick else FULL
     peers: list[Peer] = [Ours(), Mosquitto(), JetStream(synced=False), JetStream(synced=True), RedisStreams()]
     results: list[Result] = []
@@ -295,22 +295,6 @@ def _usable(peer: Peer) -> bool:
 def _directory() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as name:
         yield Path(name)
-
-
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="./do bench broker",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="Example: ./do bench broker --quick --sections publish deliver",
-    )
-    parser.add_argument(
-        "--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to measure (default: all)"
-    )
-    parser.add_argument("--quick", action="store_true", help="few events: one or two minutes, rough figures")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
-    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

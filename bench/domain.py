@@ -6,12 +6,11 @@ Times are those of real processes on loopback. A NATS cluster of three runs in t
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bench import (
     domain_interest,
@@ -22,12 +21,10 @@ from bench import (
     domain_single,
     engine_conformance,
 )
-from harness.reporting import Goal, finish, goal, median
+from bench.sections import Measured, measure_sections, section_options
+from harness.reporting import goal, median
 
-SECTIONS: Final = ("lookup", "messages", "single", "processor", "delivery", "throughput", "models", "conformance")
 CONFORMANCE: Final = ("tests/conformance/test_delivery.py", "tests/conformance/test_domain_delivery.py")
-Result = Mapping[str, Any]
-Measured = tuple[Sequence[Result], Sequence[Goal]]
 
 
 class Size(NamedTuple):
@@ -46,17 +43,15 @@ QUICK: Final = Size(True, 20, 2, 2_000, domain_processes.Size(1, 400, 1_000, 1, 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and write JSON if asked; return the exit status."""
-    options = _options(arguments)
-    size = QUICK if options.quick else FULL
-    results: list[Result] = []
-    goals: list[Goal] = []
-    for section in options.sections:
-        found, of_section = _MEASURES[section](size)
-        results += [{"section": section, **each} for each in found]
-        goals += of_section
-    for each in results:
-        print("  ".join(f"{name} {_shown(value)}" for name, value in each.items()))
-    return finish("bench domain", results, goals, file=options.json, strict=options.strict)
+    parser = section_options(
+        "domain",
+        __doc__,
+        tuple(_MEASURES),
+        quick="few events: about two minutes, rough figures",
+        example="Example: ./do bench domain --sections lookup messages",
+    )
+    options = parser.parse_args(arguments)
+    return measure_sections("domain", _MEASURES, QUICK if options.quick else FULL, options)
 
 
 def _lookup(size: Size) -> Measured:
@@ -120,26 +115,6 @@ _MEASURES: Final[dict[str, Callable[[Size], Measured]]] = {
     "models": _models,
     "conformance": _conformance,
 }
-
-
-def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="./do bench domain",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="Example: ./do bench domain --sections lookup messages",
-    )
-    parser.add_argument(
-        "--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to measure (default: all)"
-    )
-    parser.add_argument("--quick", action="store_true", help="few events: about two minutes, rough figures")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
-    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -6,18 +6,12 @@ loopback. NATS servers with leaf nodes run in the same run, if they are installe
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from bench import federation_counts, federation_processes, federation_redundant
-from harness.reporting import Goal, finish
-
-SECTIONS: Final = ("messages", "tables", "calls", "processes", "redundant")
-Result = Mapping[str, Any]
-Measured = tuple[Sequence[Result], Sequence[Goal]]
+from bench.sections import Measured, measure_sections, section_options, shown
 
 
 class Size(NamedTuple):
@@ -33,17 +27,15 @@ QUICK: Final = Size(federation_processes.Size(1, 1_000, 200), 500)
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and write JSON if asked; return the exit status."""
-    options = _options(arguments)
-    size = QUICK if options.quick else FULL
-    results: list[Result] = []
-    goals: list[Goal] = []
-    for section in options.sections:
-        found, of_section = _MEASURES[section](size)
-        results += [{"section": section, **each} for each in found]
-        goals += of_section
-    for each in results:
-        print("  ".join(f"{name} {_shown(value)}" for name, value in each.items()))
-    return finish("bench federation", results, goals, file=options.json, strict=options.strict)
+    parser = section_options(
+        "federation",
+        __doc__,
+        tuple(_MEASURES),
+        quick="few events: less than a minute, rough figures",
+        example="Example: ./do bench federation --sections processes redundant",
+    )
+    options = parser.parse_args(arguments)
+    return measure_sections("federation", _MEASURES, QUICK if options.quick else FULL, options, _shown)
 
 
 def _messages(size: Size) -> Measured:
@@ -85,23 +77,7 @@ def _shown(value: object) -> str:
         return "(" + ", ".join(f"{name} {_shown(each)}" for name, each in value.items()) + ")"
     if isinstance(value, list):
         return "(" + ", ".join(map(_shown, value)) + ")"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="./do bench federation",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="Example: ./do bench federation --sections processes redundant",
-    )
-    parser.add_argument(
-        "--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to measure (default: all)"
-    )
-    parser.add_argument("--quick", action="store_true", help="few events: less than a minute, rough figures")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
-    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
-    return parser.parse_args(arguments)
+    return shown(value)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from bench import long_queue, rolling_restart
 from bench.broker_ours import connected
 from bench.broker_peer import reading
 from bench.domain_servers import Cluster, cluster
+from bench.sections import print_results, section_options
 from bench.streams import Streams, pause_ms
 from harness.reporting import Goal, finish, goal, median, percentile, progress
 from harness.server_hosts import missing
@@ -75,12 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         goals.append(goal("drain_sessions_per_s", row["sessions"] / row["seconds"], "sessions/s", least=1_000))
         goals.append(goal("drain_left", row["left"], "sessions", most=0))
         goals.append(goal("drain_agents_lost", row["agents"] - row["agents_back"], "agents", most=0))
-    for each in results:
-        print(
-            "  ".join(
-                f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in each.items()
-            )
-        )
+    print_results(results)
     return finish("bench handover", results, goals, file=options.json, strict=options.strict)
 
 
@@ -210,14 +206,12 @@ def _connected(agents: Sequence[Agent]) -> int:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="./do bench handover",
-        description=__doc__,
-        epilog="Example: ./do bench handover --quick --sections gap\nExample: ./do bench handover --delay-ms 0",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to measure (default: all)"
+    parser = section_options(
+        "handover",
+        __doc__,
+        SECTIONS,
+        quick="few moves and sessions: half a minute, rough figures",
+        example="Example: ./do bench handover --quick --sections gap\nExample: ./do bench handover --delay-ms 0",
     )
     reason = missing()
     parser.add_argument(
@@ -228,9 +222,6 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         help="time between servers in each direction; 0 for servers on loopback (default: %(default)g"
         + (")" if reason is None else f", because {reason})"),
     )
-    parser.add_argument("--quick", action="store_true", help="few moves and sessions: half a minute, rough figures")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
-    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
     options = parser.parse_args(arguments)
     if options.delay_ms < 0 or (options.delay_ms and reason is not None):
         parser.error(f"argument --delay-ms: {reason or 'a delay is not negative'}; 0 is for servers on loopback")
