@@ -13,11 +13,12 @@ from pyspark.sql import SparkSession
 
 from tests.log_files import write_records
 from tests.published import published
+from wanderbus.broker.servers.server_users import domain_of
 from wanderbus.cli.application import run
 from wanderbus.cli.pipeline import past_events
 from wanderbus.event import Event, EventId
 from wanderbus.pipeline.history import lakes_batches
-from wanderbus.pipeline.history.domain_lakes import KEY, DomainLake, foreign_domain, keys_in, repeated_offsets
+from wanderbus.pipeline.history.domain_lakes import KEY, DomainLake, keys_in, repeated_offsets
 from wanderbus.pipeline.lake.jobs import ingest
 from wanderbus.pipeline.lake.lake_parents import store_parents
 from wanderbus.pipeline.lake.logs import LakeLogs
@@ -279,9 +280,9 @@ def test_the_row_of_the_own_domain_counts_and_otherwise_the_first() -> None:
 
 
 def test_a_foreign_domain_is_a_reserved_user_of_the_own_domain_only() -> None:
-    assert foreign_domain("sip:a@domains.b", "b") == "a"
-    assert foreign_domain("sip:a@domains.c", "b") is None
-    assert foreign_domain("sip:a@domains.", "") is None
+    assert domain_of("sip:a@domains.b", "b") == "a"
+    assert domain_of("sip:a@domains.c", "b") is None
+    assert domain_of("sip:a@domains.", "") is None
     assert lake_of("b").publishing_domain("sip:a@domains.b") == "a"
     assert lake_of("b").publishing_domain("sip:bob@elsewhere") == "b"
     assert lake_of("").publishing_domain("sip:bob@elsewhere") == "lake"

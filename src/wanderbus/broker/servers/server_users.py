@@ -121,7 +121,7 @@ class ServerUsers:
 def server_of(user: str, domain: str) -> str | None:
     """Return the name of the server of ``domain`` that is ``user``, None if it is no server."""
     ending = f"@servers.{domain}"
-    return user.removeprefix("sip:").removesuffix(ending) if user.endswith(ending) else None
+    return user.removeprefix("sip:").removesuffix(ending) if domain and user.endswith(ending) else None
 
 
 def server_user(server: str, domain: str) -> str:
@@ -132,7 +132,7 @@ def server_user(server: str, domain: str) -> str:
 def domain_of(user: str, domain: str) -> str | None:
     """Return the name of the foreign domain that is ``user`` at the servers of ``domain``, None if it is none."""
     ending = f"@domains.{domain}"
-    return user.removeprefix("sip:").removesuffix(ending) if user.endswith(ending) else None
+    return user.removeprefix("sip:").removesuffix(ending) if domain and user.endswith(ending) else None
 
 
 def domain_user(name: str, domain: str) -> str:

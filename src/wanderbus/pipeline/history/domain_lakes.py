@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wanderbus.broker.servers.server_users import domain_of
 from wanderbus.errors import ConfigurationError, StorageError
 from wanderbus.pipeline.history.event_files import RowGroups, rows_of
 from wanderbus.pipeline.lake.delta import LakeTable
@@ -57,13 +58,7 @@ class DomainLake(NamedTuple):
 
     def publishing_domain(self, user: str) -> str:
         """Return the domain in which an event of this lake was published, by its publisher."""
-        return foreign_domain(user, self.domain) or self.domain or self.name
-
-
-def foreign_domain(user: str, own: str) -> str | None:
-    """Return the foreign domain for which ``user`` stands in the domain ``own``; None if it is an ordinary user."""
-    ending = f"{_FOREIGN}{own}"
-    return user.removesuffix(ending).removeprefix(_SCHEME) if own and user.endswith(ending) else None
+        return domain_of(user, self.domain) or self.domain or self.name
 
 
 def domain_lakes(given: Sequence[Path]) -> tuple[DomainLake, ...]:
