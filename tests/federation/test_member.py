@@ -28,7 +28,7 @@ def member() -> FederationMember:
     return FederationMember(parameters, lambda subject: (subject, "Parent"), iter(range(1_000)).__next__, epoch=1)
 
 
-def told(server: str, domain: str, *, is_ours: bool = False) -> list[ForeignEventsLost | DomainEventsLost]:
+def losses_after(server: str, domain: str, *, is_ours: bool = False) -> list[ForeignEventsLost | DomainEventsLost]:
     """Outputs that follow from the report of a server."""
     found = member()
     payload = circuit_messages.encode(LossReported(domain, "a1", 3, "log_keep\nfull"))[1:]
@@ -39,7 +39,7 @@ def told(server: str, domain: str, *, is_ours: bool = False) -> list[ForeignEven
 
 
 def test_the_loss_that_a_gateway_reports_is_a_gap_for_the_subscriptions_that_may_match() -> None:
-    reported, lost = told("b1", "alpha")
+    reported, lost = losses_after("b1", "alpha")
     assert isinstance(reported, ForeignEventsLost)
     assert (reported.domain, reported.server, reported.count) == ("alpha", "a1", 3)
     assert "\n" not in reported.reason
@@ -50,4 +50,4 @@ def test_the_loss_that_a_gateway_reports_is_a_gap_for_the_subscriptions_that_may
 def test_no_gap_for_the_loss_of_a_domain_that_sends_nothing_or_that_no_gateway_reports(
     server: str, domain: str
 ) -> None:
-    assert told(server, domain) == []
+    assert losses_after(server, domain) == []

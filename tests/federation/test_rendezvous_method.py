@@ -269,10 +269,10 @@ def test_filters_that_come_before_the_trust_of_their_domain() -> None:
     wanted = (NumberedFilter(1, TYPE, "x < 4"),)
     early = DomainMessage(asker, carried("asked", InterestWhole(Stream(0, asker), 1, 1, wanted)))
     outputs = routing.step([DomainLinked(asker), DomainLinked(sender), early, trust_of(world, sender)], 0.0)
-    assert asker not in streams_told(outputs, sender)
+    assert asker not in streams_spread(outputs, sender)
     again = DomainMessage(asker, carried("asked", InterestWhole(Stream(0, asker), 1, 2, wanted)))
     outputs = routing.step([trust_of(world, asker), again], 1.0)
-    assert streams_told(outputs, sender) == [asker]
+    assert streams_spread(outputs, sender) == [asker]
 
 
 def trust_of(world: World, domain: str) -> DomainMessage:
@@ -282,11 +282,11 @@ def trust_of(world: World, domain: str) -> DomainMessage:
     return DomainMessage(domain, next(each for each in payloads if isinstance(decode(each), TrustAnnounced)))
 
 
-def streams_told(outputs: Iterable[RoutingOutput], domain: str) -> list[str]:
+def streams_spread(outputs: Iterable[RoutingOutput], domain: str) -> list[str]:
     """Return the domains of whose interest a rendezvous tells another one."""
     sent = [decode(each.payload) for each in outputs if isinstance(each, SendToDomain) and each.domain == domain]
-    told = [each for each in sent if isinstance(each, StreamCarried) and ROLES[each.role] == "spread"]
-    return [each.message.stream.origin for each in told if isinstance(each.message, FromSender)]
+    spread = [each for each in sent if isinstance(each, StreamCarried) and ROLES[each.role] == "spread"]
+    return [each.message.stream.origin for each in spread if isinstance(each.message, FromSender)]
 
 
 # Nonsense --------------------------------------------------------------------------------------------------------

@@ -354,7 +354,7 @@ class Gateway:
                 case EventsTaken():
                     self._apply(domain, self._exports[domain].taken(message, now))
                 case FiltersSent(payload=inner):
-                    # Without the whole of the own interest nothing is said; the window of the link bounds what waits.
+                    # Without the whole of the own interest no filter is sent; the window of the link bounds what waits.
                     if self._table.awaited:
                         self._early.setdefault(domain, []).append(DomainMessage(domain, inner))
                         return

@@ -324,8 +324,10 @@ class FederationMember:
                 self._share(self._shared.requested(output.request))
             elif isinstance(output, ForeignEventsLost):
                 self._lose(output)
-                told = LossReported(output.domain, output.server, output.count, output.reason)
-                self._outputs += [SendOnServerLink(each, circuit_messages.encode(told)) for each in self._own.values()]
+                report = LossReported(output.domain, output.server, output.count, output.reason)
+                self._outputs += [
+                    SendOnServerLink(each, circuit_messages.encode(report)) for each in self._own.values()
+                ]
             elif isinstance(output, InterestCounts):
                 self._answer_everywhere(output)
             elif not isinstance(output, ToServer):

@@ -79,7 +79,7 @@ class SharedLinks:
         if user != self._user:
             self._user = user
             for link in list(self._accepted):
-                self.request(CloseServerLink(link, OTHER_USER))
+                self._request(CloseServerLink(link, OTHER_USER))
         return self._take()
 
     def peer_link_closed(self, peer_link: int) -> list[SharedOutput]:
@@ -100,9 +100,9 @@ class SharedLinks:
             case ForeignLinkOpened(name=name) if number is None:
                 self._last += 1
                 self._borrowed[self._last], self._numbers[place] = place, self._last
-                self.report(ServerLinkOpened(self._last, name, is_ours=False))
+                self._report(ServerLinkOpened(self._last, name, is_ours=False))
             case ForeignLinkMessage(payload=payload) if number is not None:
-                self.report(ServerMessageReceived(number, self._accepted.get(number, ""), payload))
+                self._report(ServerMessageReceived(number, self._accepted.get(number, ""), payload))
             case ForeignLinkClosed(reason=reason):
                 self._return(place, reason)
         return self._take()
@@ -113,18 +113,18 @@ class SharedLinks:
         if self._lent.get(number) == peer_link:
             match message:
                 case ForeignLinkMessage(payload=payload):
-                    self.request(SendOnServerLink(number, payload))
+                    self._request(SendOnServerLink(number, payload))
                 case ForeignLinkConsumed(count=count):
-                    self.request(ConsumedOnServerLink(number, count))
+                    self._request(ConsumedOnServerLink(number, count))
                 case ForeignLinkClosed(reason=reason):
-                    self.request(CloseServerLink(number, reason))
+                    self._request(CloseServerLink(number, reason))
         return self._take()
 
     # Links to other domains ---------------------------------------------------------------------------------------
 
     def at_links(self, report: ForeignLinkReport) -> list[SharedOutput]:
         """Take a report of the links that this gateway has."""
-        self.report(report)
+        self._report(report)
         return self._take()
 
     def requested(self, request: LinksRequest) -> list[SharedOutput]:
@@ -132,14 +132,10 @@ class SharedLinks:
         if isinstance(request, ConnectServer | DisconnectServer):
             self._outputs.append(ForOwnLink(request))
         else:
-            self.request(request)
+            self._request(request)
         return self._take()
 
-    def has_borrowed(self, link: int) -> bool:
-        """Return whether a link is one of another gateway."""
-        return link >= FIRST_BORROWED
-
-    def report(self, report: ForeignLinkReport) -> None:
+    def _report(self, report: ForeignLinkReport) -> None:
         """Pass a report to the gateway that uses the link, here or elsewhere."""
         match report:
             case ServerLinkOpened(link=link, server=name, is_ours=False):
@@ -155,15 +151,15 @@ class SharedLinks:
                     return
             case ServerMessageReceived(link=link, payload=payload) if link in self._lent:
                 if len(payload) > PASSED_BYTES_MAX:
-                    self.request(CloseServerLink(link, f"a message has {len(payload)} bytes"))
+                    self._request(CloseServerLink(link, f"a message has {len(payload)} bytes"))
                     return
                 self._outputs.append(OnPeerLink(self._lent[link], ForeignLinkMessage(link, payload)))
                 return
         self._outputs.append(AtGateway(report))
 
-    def request(self, request: LinkRequest) -> None:
+    def _request(self, request: LinkRequest) -> None:
         """Pass a request to the gateway that has the link, here or elsewhere."""
-        if not self.has_borrowed(request.link):
+        if not request.link >= FIRST_BORROWED:
             self._outputs.append(ForOwnLink(request))
             return
         place = self._borrowed.get(request.link)
@@ -181,7 +177,7 @@ class SharedLinks:
     def _return(self, place: LentPlace, reason: str) -> None:
         if (number := self._numbers.pop(place, None)) is not None:
             del self._borrowed[number]
-            self.report(ServerLinkClosed(number, self._accepted.get(number, ""), reason))
+            self._report(ServerLinkClosed(number, self._accepted.get(number, ""), reason))
 
     def _take(self) -> list[SharedOutput]:
         outputs, self._outputs = self._outputs, []
