@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from wanderbus.broker.sessions.handover_messages import MoveSession
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.peers.far_servers import FarDomain, FarDomains
-from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES
 from wanderbus.peers.handover.session_handovers import SessionHandovers
-from wanderbus.peers.parts import HANDOVERS
-from wanderbus.peers.session_owners import owns
 from wanderbus.simulation.federation.node import FederatedNode
+from wanderbus.simulation.handover.moving_sessions import MovesSessions
 
 
-class MovingNode(FederatedNode):
-    """A server which moves sessions."""
-
-    requested = 0
-    """Moves that were requested."""
-    piece_bytes = PIECE_BYTES
-    """Size of the pieces in which queues move, which the scenario sets."""
-
-    @property
-    def others(self) -> list[str]:
-        """Return the names of the other servers of the domain."""
-        return [each for each in self.parameters.servers if each != self.name]
+class MovingNode(MovesSessions, FederatedNode):
+    """A server which moves sessions to servers here, and to other domains."""
 
     def _make_handovers(self, state: BrokerState) -> SessionHandovers:
         foreign = {
@@ -34,28 +19,3 @@ class MovingNode(FederatedNode):
         }
         domains = FarDomains(self.domain, foreign, lineage=self.channels.lineage)
         return SessionHandovers(self.others, self.others, state, self.domain, None, self.piece_bytes, domains=domains)
-
-    def _request_links(self) -> None:
-        super()._request_links()
-        for other in self.others:
-            self.links.watch(self.name, other)
-
-    def move(self, user: str, session: str, target: str) -> None:
-        """Move a session to another server, or to another domain."""
-        self.requested += 1
-        self._note(f"moves {user}/{session} to {target}")
-        self._feed_part(HANDOVERS, [MoveSession(user, session, target)])
-
-    def owns(self, user: str) -> bool:
-        """Return whether calls of a user come to this server."""
-        return self.alive and owns(self.broker.state, user)
-
-    def check_nothing_waits(self) -> Iterator[str]:
-        """Yield what is still on its way though all is quiet."""
-        yield from super().check_nothing_waits()
-        state = self.broker.state
-        incomplete = [each.key for each in state.sessions.values() if each.source]
-        left = [*state.exports, *state.rests]
-        for what, waiting in (("exports", left), ("awaits", list(state.awaited)), ("awaits the rest of", incomplete)):
-            if waiting:
-                yield f"{self.name} still {what} {waiting}"

@@ -72,6 +72,7 @@ class MovingScenario(FederationScenario):
     def _make_node(self, domain: SimulatedDomain, name: str, config: BrokerConfig) -> MovingNode:
         node = super()._make_node(domain, name, config)
         assert isinstance(node, MovingNode)
+        node.others = [each for each in domain.servers if each != name]
         node.piece_bytes = SMALL_PIECE_BYTES if self.seed % 4 == 3 else node.piece_bytes
         self.homes[name] = node
         return node

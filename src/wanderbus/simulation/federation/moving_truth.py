@@ -22,6 +22,7 @@ from wanderbus.simulation.federation.interest import is_of_user, parse
 from wanderbus.simulation.federation.moving_node import MovingNode
 from wanderbus.simulation.federation.truth import Accepted
 from wanderbus.simulation.handover.device import HandoverDevice
+from wanderbus.simulation.handover.session_checks import check_one_owner, check_received
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 
@@ -47,7 +48,6 @@ class MovingTruth:
     ) -> None:
         self.problems: list[str] = []
         self._nodes = nodes
-        self._devices = devices
         self._subscribed_until, self._counted_from = settled
         self.moves = self.crossings = self.pieces = 0
         self.origins: dict[str, Accepted] = {}
@@ -63,8 +63,8 @@ class MovingTruth:
         for followed in self.subscriptions.values():
             self.problems += self._check_order(followed)
             self.problems += self._check_complete(followed)
-            self.problems += self._check_received(followed)
-        self.problems += self._check_owners()
+            self.problems += check_received(devices, followed.subscription, followed.notified, lambda item: item.text)
+        self.problems += check_one_owner(nodes.values(), lambda node, user: is_of_user(user, node.domain))
 
     def _follow_acceptance(self, name: str, offset: int, record: AnyRecord) -> None:
         node = self._nodes[name]
@@ -136,33 +136,3 @@ class MovingTruth:
                 continue
             if wanted.subject in (EVERY_SUBJECT, *lineage) and followed.filter.matches(origin.event):
                 yield f"{identity} of {wanted.owner} has missed {uid}, accepted as {origin.acceptance.id}"
-
-    def _check_received(self, followed: MovedSubscription) -> Iterator[str]:
-        """Check that the devices have received what was recorded, in order."""
-        identity, received = followed.subscription.id, set[int]()
-        for device in self._devices:
-            if device.user != followed.subscription.owner:
-                continue
-            items = device.received(identity)
-            if list(items) != sorted(items):
-                yield f"{device.name} has received {identity} out of order"
-            for number, item in items.items():
-                if item.id is None:
-                    yield f"{device.name} has a gap at {number} of {identity}: {item.text}"
-                elif followed.notified.get(number) != item.text:
-                    yield f"{device.name} has received {item.text} for {identity}, which is not recorded"
-                else:
-                    received.add(number)
-        if missing := sorted(followed.notified.keys() - received):
-            yield f"{identity} of {followed.subscription.owner} never received {missing}"
-
-    def _check_owners(self) -> Iterator[str]:
-        """Check that each session is at one server."""
-        owners: dict[str, list[str]] = {}
-        for name, node in self._nodes.items():
-            for session in node.broker.state.sessions.values():
-                if not session.is_fenced and session.subscriptions and is_of_user(session.user, node.domain):
-                    owners.setdefault(session.key, []).append(name)
-        for key, several in owners.items():
-            if len(several) > 1:
-                yield f"{key} is at {' and '.join(several)}"

@@ -36,6 +36,7 @@ from wanderbus.simulation.domains.past_checkers import FOREVER
 from wanderbus.simulation.federation.interest import CountedInterest, is_of_user, parse
 from wanderbus.simulation.federation.layout import FederationLayout
 from wanderbus.simulation.federation.node import FederatedNode
+from wanderbus.simulation.handover.session_checks import check_received
 from wanderbus.subscription import Subscription
 
 
@@ -97,7 +98,10 @@ class FederationTruth:
         for followed in self.subscriptions.values():
             self._check_once(followed)
             self.problems += self._check_complete(followed)
-            self.problems += self._check_received(followed)
+            self.problems += check_received(devices, followed.subscription, followed.notified, lambda item: item.text)
+            self.counters["notifications"] += sum(
+                uid in self._imports[followed.domain] for uid in followed.notified.values()
+            )
         self._check_needed()
         for node in nodes.values():
             self.problems += [f"{node.name} has lost events of {each.domain}: {each.reason}" for each in node.lost]
@@ -262,27 +266,6 @@ class FederationTruth:
         """Return the moment of the request that ends a life of a subscription."""
         several = [each.asked[identity].ending.get(life, FOREVER) for each in self._devices if identity in each.asked]
         return min(several, default=FOREVER)
-
-    def _check_received(self, followed: FollowedSubscription) -> Iterator[str]:
-        """Check that the devices have received what was recorded, in order."""
-        identity, received = followed.subscription.id, set[int]()
-        for device in self._devices:
-            if device.user != followed.subscription.owner:
-                continue
-            items = device.received(identity)
-            if list(items) != sorted(items):
-                yield f"{device.name} has received {identity} out of order"
-            for number, item in items.items():
-                if item.id is None:
-                    yield f"{device.name} has a gap at {number} of {identity}: {item.text}"
-                elif followed.notified.get(number) != item.text:
-                    yield f"{device.name} has received {item.text} for {identity}, which is not recorded"
-                received.add(number)
-        if missing := sorted(followed.notified.keys() - received):
-            yield f"{identity} of {followed.subscription.owner} never received {missing}"
-        self.counters["notifications"] += sum(
-            uid in self._imports[followed.domain] for uid in followed.notified.values()
-        )
 
     def _check_needed(self) -> None:
         """Check that each event that was sent to a domain is one that a subscription there has wanted at some time."""

@@ -24,6 +24,7 @@ from wanderbus.records import (
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.domains.server_truth import is_server
 from wanderbus.simulation.handover.device import HandoverDevice
+from wanderbus.simulation.handover.session_checks import check_one_owner, check_received
 from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Subscription
 
 
@@ -75,7 +76,7 @@ class HandoverTruth:
             self.problems += self._check_received(followed)
             self.problems += self._check_causes(followed)
             self.problems += self._check_publishers(followed)
-        self.problems += self._check_owners()
+        self.problems += check_one_owner(nodes.values(), lambda _, user: not is_server(user))
         self.problems += self._check_answers()
         self.problems += self._check_epochs()
 
@@ -212,34 +213,7 @@ class HandoverTruth:
                 yield f"{identity} of {followed.subscription.owner} has missed {event}"
 
     def _check_received(self, followed: Followed) -> Iterator[str]:
-        """Check that the devices have received what was recorded, in order."""
-        identity, received = followed.subscription.id, set[int]()
-        for device in self._devices:
-            if device.user != followed.subscription.owner:
-                continue
-            items = device.received(identity)
-            if list(items) != sorted(items):
-                yield f"{device.name} has received {identity} out of order"
-            for number, item in items.items():
-                if item.id is None:
-                    yield f"{device.name} has a gap at {number} of {identity}: {item.text}"
-                elif followed.notified.get(number) != item.id:
-                    yield f"{device.name} has received {item.id} for {identity}, which is not recorded"
-                else:
-                    received.add(number)
-        if missing := sorted(followed.notified.keys() - received):
-            yield f"{identity} of {followed.subscription.owner} never received {missing}"
-
-    def _check_owners(self) -> Iterator[str]:
-        """Check that each session is at one server."""
-        owners: dict[str, list[str]] = {}
-        for name, node in self._nodes.items():
-            for session in node.broker.state.sessions.values():
-                if not session.is_fenced and session.subscriptions and not is_server(session.user):
-                    owners.setdefault(session.key, []).append(name)
-        for key, several in owners.items():
-            if len(several) > 1:
-                yield f"{key} is at {' and '.join(several)}"
+        return check_received(self._devices, followed.subscription, followed.notified, lambda item: item.id)
 
     def _check_epochs(self) -> Iterator[str]:
         """Check that no epoch of a session has two owners, and that each import is of what was exported."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from wanderbus import protocol
 from wanderbus.broker.messages import DialogChanged
-from wanderbus.broker.sessions.handover_messages import DeviceLocated, MoveSession
+from wanderbus.broker.sessions.handover_messages import DeviceLocated
 from wanderbus.broker.state.rows import decentralised_key, device_key
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.peers.handover.leaving_sessions import PIECE_BYTES
 from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.parts import HANDOVERS
-from wanderbus.peers.session_owners import owns
 from wanderbus.server_networks import ServerNetworks
-from wanderbus.simulation.domains.domain_node import DOMAIN, DomainNode
+from wanderbus.simulation.domains.domain_node import DOMAIN
+from wanderbus.simulation.handover.moving_sessions import MovesSessions
 
 OPERATOR: Final = f"sip:operator@{DOMAIN}"
 """User with the role of administrator."""
@@ -26,17 +25,8 @@ def network_near(server: str) -> str:
     return f"10.0.{server[1:]}.0/24"
 
 
-class HandoverNode(DomainNode):
-    """A server which has links to all others, and moves sessions."""
-
-    others: Sequence[str] = ()
-    """The names of the other servers, which the scenario sets."""
-
-    requested = 0
-    """Moves that were requested."""
-
-    piece_bytes = PIECE_BYTES
-    """Size of the pieces in which queues move, which the scenario sets."""
+class HandoverNode(MovesSessions):
+    """A server of a single domain; devices may be near to another one, and servers drain."""
 
     clock_ahead_s = 0.0
     """Seconds by which the wall clock is ahead, which the scenario sets."""
@@ -48,17 +38,6 @@ class HandoverNode(DomainNode):
     def _make_handovers(self, state: BrokerState) -> SessionHandovers:
         networks = ServerNetworks({name: [network_near(name)] for name in (self.name, *self.others)})
         return SessionHandovers(self.others, self.others, state, DOMAIN, networks, self.piece_bytes)
-
-    def _request_links(self) -> None:
-        super()._request_links()
-        for other in self.others:
-            self.links.watch(self.name, other)
-
-    def move(self, user: str, session: str, target: str) -> None:
-        """Move a session to another server."""
-        self.requested += 1
-        self._note(f"moves {user}/{session} to {target}")
-        self._feed_part(HANDOVERS, [MoveSession(user, session, target)])
 
     def locate(self, user: str, device: str, near: str) -> None:
         """Let a device be near to a server of this name."""
@@ -72,19 +51,10 @@ class HandoverNode(DomainNode):
             self._note("drains" if on else "takes sessions again")
             self._visit(OPERATOR, protocol.Drain(1, on))
 
-    def owns(self, user: str) -> bool:
-        """Return whether calls of a user come to this server."""
-        return self.alive and owns(self.broker.state, user)
-
     def check_nothing_waits(self) -> Iterator[str]:
         """Yield what is still on its way though all is quiet."""
         yield from super().check_nothing_waits()
         state = self.broker.state
-        incomplete = [each.key for each in state.sessions.values() if each.source]
-        left = [*state.exports, *state.rests]
-        for what, waiting in (("exports", left), ("awaits", list(state.awaited)), ("awaits the rest of", incomplete)):
-            if waiting:
-                yield f"{self.name} still {what} {waiting}"
         if kept := state.events.rows.keys() - {entry.event.id for _, queue in state.queue.waiting() for entry in queue}:
             yield f"{self.name} keeps the events {kept}, which wait nowhere"
         homes = {device_key(each.user, device) for each in state.sessions.values() for device in each.devices}
