@@ -8,9 +8,10 @@ from bench import broker
 from bench.broker_nats import JetStream
 from bench.broker_ours import Ours
 from bench.broker_peer import Peer
+from bench.sections import Result
 
 
-def failing(peer: Peer, size: broker.Size) -> list[broker.Result]:
+def failing(peer: Peer, size: broker.Size) -> list[Result]:
     raise RuntimeError(f"Traceback\n{peer.name}: 1038 of 1060 events came")
 
 
