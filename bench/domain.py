@@ -37,8 +37,8 @@ class Size(NamedTuple):
     processes: domain_processes.Size
 
 
-FULL: Final = Size(False, 60, 12, 8_000, domain_processes.Size(3, 4_000, 15_000, 3, 6_000))
-QUICK: Final = Size(True, 20, 2, 2_000, domain_processes.Size(1, 400, 1_000, 1, 1_000))
+FULL: Final = Size(False, 30, 12, 8_000, domain_processes.Size(3, 4_000, 15_000, 3, 6_000))
+QUICK: Final = Size(True, 10, 2, 2_000, domain_processes.Size(1, 400, 1_000, 1, 1_000))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _lookup(size: Size) -> Measured:
-    rows = domain_lookup.measured(domain_lookup.SIZES, size.lookup_turns, domain_lookup.LOOKUPS)
+    rows = domain_lookup.measured(domain_lookup.SIZES, size.lookup_turns)
     return rows, domain_lookup.goals_of(rows)
 
 

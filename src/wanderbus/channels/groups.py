@@ -2,7 +2,7 @@
 
 The group is computed from the subject, by rendezvous hashing: among all groups, the one with the greatest weight for
 the subject. A weight is 32 bits of a keyed BLAKE2b digest. With one group more, a subject stays where it is or moves to
-the new group. The time does not depend on the number of subjects: only the groups of the last ones are remembered.
+the new group. The time does not depend on the number of subjects; the groups of the last ones are remembered.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ class ChannelGroups:
         self.count = count
         self.hierarchy = Hierarchy(parents or {})
         self._pins = dict(pins or {})
-        self._key = key
         digests = -(-count * _WEIGHT_BYTES // _DIGEST_BYTES)
-        self._salts = [number.to_bytes(blake2b.SALT_SIZE, "little") for number in range(digests)]
+        salts = (number.to_bytes(blake2b.SALT_SIZE, "little") for number in range(digests))
+        # Copies of keyed hashes spare the block of the key, a third of the time of a lookup.
+        self._hashes = [blake2b(key=key, salt=salt) for salt in salts]
         self._weights = Struct(f"<{count}I")
         self.group_of = lru_cache(REMEMBERED_MAX)(self._group_of)
         """Returns the channel group of the events of a subject, from 0 on."""
@@ -69,8 +70,12 @@ class ChannelGroups:
         if pinned is not None:
             return pinned
         data = top.encode("utf-8", "surrogatepass")
-        digests = b"".join([blake2b(data, key=self._key, salt=salt).digest() for salt in self._salts])
-        weights = self._weights.unpack_from(digests)
+        digests = []
+        for keyed in self._hashes:
+            digest = keyed.copy()
+            digest.update(data)
+            digests.append(digest.digest())
+        weights = self._weights.unpack_from(b"".join(digests))
         return weights.index(max(weights))
 
     def groups_of(self, subjects: Iterable[str]) -> frozenset[int]:
