@@ -90,13 +90,13 @@ class World:
 
     # Faults -------------------------------------------------------------------------------------------------------
 
-    def start(self, name: str) -> None:
-        """Begin a life of the gateway of a domain."""
+    def start(self, name: str, former: tuple[Method, ...] = ()) -> None:
+        """Begin a life of the gateway of a domain, after one that may have had the ``former`` methods."""
         self.lives[name] += 1
         settings = msgspec.structs.replace(
             self.settings[name], methods={**self.settings[name].methods, **self.methods[name]}
         )
-        self.routing[name] = FilterRouting(settings, epoch=self.lives[name])
+        self.routing[name] = FilterRouting(settings, epoch=self.lives[name], former=former)
         self.wanted[name] = {}
         self.known[name] = {}
         self.give(name, OwnInterestChanged(InterestChange(tuple(self.own[name].sent()))))
@@ -307,7 +307,7 @@ def disturb(world: World, steps: int, methods: tuple[Method, ...] = ()) -> None:
                 if name in world.routing:
                     world.crash(name)
                 else:
-                    world.start(name)
+                    world.start(name, methods)
             case 7:
                 world.use(name, random.choice(types), random.choice(methods))
             case _:
@@ -315,6 +315,6 @@ def disturb(world: World, steps: int, methods: tuple[Method, ...] = ()) -> None:
         world.run(random.choice((0.0, 0.05, 0.5, 3.0)))
     for name in names:
         if name not in world.routing:
-            world.start(name)
+            world.start(name, methods)
     world.link_all()
     world.run(200.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from tests.federation.domains import Domains, received
@@ -249,6 +250,40 @@ def test_a_gateway_that_takes_over_again_forgets_what_it_knew(method: Method) ->
     domains.nodes["b2"].start()
     domains.wait(60.0)
     assert [received(each) for each in readers] == [[1, 2]] * len(subjects)
+    assert domains.problems() == []
+
+
+def restarted_with(domains: Domains, server: str, method: Method) -> None:
+    """Restart a server whose file now has another method for all types."""
+    node = domains.nodes[server]
+    node.crash(lose_rows=False)
+    routing = msgspec.structs.replace(node.parameters.routing, method=method)
+    node.parameters = msgspec.structs.replace(node.parameters, routing=routing)
+    node.start()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("away", ["alpha/a1", "gamma/g1"])
+def test_m05_a_start_with_another_method_loses_no_event(away: str, method: Method) -> None:
+    """The rendezvous is gamma. Neither does the former way end early, nor does the new way count for it."""
+    domains = Domains(SPLIT, method=next(each for each in METHODS if each != method))
+    reader, publisher = domains.subscriber("b3", "reader", "T"), domains.device("a1", "publisher")
+    domains.foreign_links.separate([("beta/b1", away)])
+    restarted_with(domains, "b1", method)
+    domains.wait()
+    domains.publish(publisher, 1)
+    domains.foreign_links.separate([])
+    domains.wait(60.0)
+    domains.publish(publisher, 2)
+    domains.foreign_links.separate([("alpha/a1", "gamma/g1")])
+    domains.nodes["a1"].crash(lose_rows=False)
+    domains.nodes["a1"].start()
+    domains.wait()
+    publisher = domains.device("a1", "other")
+    domains.publish(publisher, 3)
+    domains.foreign_links.separate([])
+    domains.wait(60.0)
+    assert received(reader) == [1, 2, 3]
     assert domains.problems() == []
 
 

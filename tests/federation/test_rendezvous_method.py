@@ -162,8 +162,33 @@ def test_known_types_of_a_restarted_gateway_at_a_rendezvous() -> None:
     assert world.known[other] == {}
     world.link(other, RENDEZVOUS)
     world.run(5.0)
+    assert world.known[other] == {one: {TYPE}, RENDEZVOUS: {TYPE}}, "others may tell by another way"
+    world.link(other, OTHERS[2])
+    world.run(5.0)
     assert world.known[other] == {name: {TYPE} for name in NAMES if name != other}
     assert points(world.wanted[other][one], TYPE) == {0, 1, 2, 3}
+
+
+def test_interest_that_is_withdrawn_before_the_rendezvous_has_told_it() -> None:
+    """A rendezvous knows that an earlier life had the interest, and the present one knows it from its domain."""
+    world = rendezvous_world()
+    one, other = OTHERS[:2]
+    world.want(one, "1", TYPE, "x < 4")
+    world.run(5.0)
+    for name in (one, other):
+        world.crash(name)
+        world.start(name, ("multicast", "rendezvous"))
+    world.link(one, other)
+    world.run(5.0)
+    assert world.known[other] == {one: {TYPE}}
+    world.link(one, RENDEZVOUS)
+    world.run(5.0)
+    assert not world.routing[one].changing()
+    assert points(world.wanted[other][one], TYPE) == {0, 1, 2, 3}
+    world.unwant(one, "1")
+    world.link_all()
+    world.run(5.0)
+    world.check_at_rest()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
+import msgspec
 import pytest
 
 from tests.simulation.noticing import is_noticed
+from wanderbus.federation import routing_lives
+from wanderbus.federation.filter_routing import FilterRouting
 from wanderbus.federation.gateway import Gateway
 from wanderbus.federation.gateway_choice import link_name
+from wanderbus.federation.methods.multicast_method import MulticastMethod
+from wanderbus.federation.methods.wanted_interests import WantedInterests
+from wanderbus.federation.routing_messages import Method
 from wanderbus.federation.shared_links import SharedLinks
 from wanderbus.federation.wire import FiltersBegun, encode
+from wanderbus.simulation.federation.layout import SimulatedDomain
 from wanderbus.simulation.federation.scenario import ACTIVE_S, FederationScenario
 
 Patch = pytest.MonkeyPatch
@@ -35,10 +43,44 @@ class RendezvousScenario(FederationScenario):
         self.foreign_links.separate(())
 
 
+class ChangingScenario(RendezvousScenario):
+    """Domains whose operators change the method, each at a time of its own, and restart the gateways with it."""
+
+    def _plan(self) -> None:
+        super()._plan()
+        draw = self.world.random
+        for domain in self.layout.domains.values():
+            if draw.random() < 0.5:
+                self._use(domain, "multicast")
+            changes: list[tuple[Method, ...]] = [
+                ("rendezvous",),
+                ("multicast", "rendezvous"),
+                ("rendezvous", "multicast"),
+            ]
+            for method in draw.choice(changes):
+                self.world.at(draw.uniform(5.0, ACTIVE_S), partial(self._restart_with, domain, method))
+
+    def _use(self, domain: SimulatedDomain, method: Method) -> None:
+        for name in domain.servers:
+            parameters = self.hosts[name].parameters
+            routing = msgspec.structs.replace(parameters.routing, method=method)
+            self.hosts[name].parameters = msgspec.structs.replace(parameters, routing=routing)
+
+    def _restart_with(self, domain: SimulatedDomain, method: Method) -> None:
+        self._use(domain, method)
+        for name in domain.gateways:
+            self._crash_now(self.hosts[name], self.world.random.uniform(0.1, 3.0))
+
+
 def test_every_promise_holds() -> None:
-    results = [RendezvousScenario.run_seed(seed) for seed in (3, 5, 11, 16, 24)]
+    results = [RendezvousScenario.run_seed(seed) for seed in (3, 5, 12, 19, 24)]
     assert [each.problems for each in results] == [[]] * len(results)
     assert sum(each.counts["takeovers"] for each in results) >= 6
+
+
+def test_every_promise_holds_while_methods_change() -> None:
+    results = [ChangingScenario.run_seed(seed) for seed in (3, 5, 6, 24, 37)]
+    assert [each.problems for each in results] == [[]] * len(results)
 
 
 def use_links_where_they_are(patch: Patch) -> None:
@@ -57,17 +99,62 @@ def begin_again_in_silence(patch: Patch) -> None:
     patch.setattr(Gateway, "_on_message", deaf)
 
 
-SABOTAGES: Sequence[tuple[Callable[[Patch], None], tuple[int, ...]]] = [
-    (use_links_where_they_are, (5, 11)),
-    (begin_again_in_silence, (5,)),
+def begin_with_the_present_method_alone(patch: Patch) -> None:
+    patch.setattr(routing_lives, "SERVER_METHODS", ())
+
+
+def announce_no_method(patch: Patch) -> None:
+    patch.setattr(FilterRouting, "_announce", lambda self, domain, is_change=False: None)
+
+
+def take_former_tables_for_known(patch: Patch) -> None:
+    def is_known(self: MulticastMethod, domain: str, type: str) -> bool:
+        return any(
+            sender == domain and self._tables.is_current((sender, each)) for sender, each in self._tables.routes()
+        )
+
+    patch.setattr(MulticastMethod, "is_known", is_known)
+
+
+def keep_nothing_that_is_withdrawn_too_early(patch: Patch) -> None:
+    patch.setattr(WantedInterests, "hold", lambda self, domain, type: None)
+
+
+def take_filters_of_the_time_before(patch: Patch) -> None:
+    patch.setattr(Gateway, "_await_answer", lambda self, domain: None)
+
+
+def await_answers_of_former_links(patch: Patch) -> None:
+    unlinked = Gateway._unlinked
+
+    def forgetful(self: Gateway, domain: str, now: float) -> None:
+        unanswered = self._unanswered[domain]
+        unlinked(self, domain, now)
+        self._unanswered[domain] = unanswered
+
+    patch.setattr(Gateway, "_unlinked", forgetful)
+
+
+SABOTAGES: Sequence[tuple[Callable[[Patch], None], type[RendezvousScenario], tuple[int, ...]]] = [
+    (use_links_where_they_are, RendezvousScenario, (5, 11)),
+    (begin_again_in_silence, RendezvousScenario, (5,)),
+    (begin_with_the_present_method_alone, ChangingScenario, (5, 2)),
+    (announce_no_method, ChangingScenario, (3, 2)),
+    (take_former_tables_for_known, ChangingScenario, (6,)),
+    (keep_nothing_that_is_withdrawn_too_early, RendezvousScenario, (5,)),
+    (take_filters_of_the_time_before, ChangingScenario, (5,)),
+    (await_answers_of_former_links, RendezvousScenario, (12,)),
 ]
 
 
 @pytest.mark.parametrize(
-    ("break_product", "known"), SABOTAGES, ids=lambda value: value.__name__ if callable(value) else ""
+    ("break_product", "scenario", "known"), SABOTAGES, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_a_missing_safeguard_of_several_gateways_is_noticed(
-    monkeypatch: Patch, break_product: Callable[[Patch], None], known: tuple[int, ...]
+    monkeypatch: Patch,
+    break_product: Callable[[Patch], None],
+    scenario: type[RendezvousScenario],
+    known: tuple[int, ...],
 ) -> None:
     break_product(monkeypatch)
-    assert is_noticed(RendezvousScenario.run_seed, known, "")
+    assert is_noticed(scenario.run_seed, known, "")

@@ -19,13 +19,24 @@ from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.interest_set import InterestMode, Wanted
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.federation.methods.filter_bounds import TYPES_MAX
 from wanderbus.federation.methods.filter_method import FilterMethod, Outputs
 from wanderbus.federation.methods.multicast_method import MulticastMethod
 from wanderbus.federation.methods.rendezvous_method import RendezvousMethod
 from wanderbus.federation.methods.tree_method import TreeMethod
 from wanderbus.federation.methods.wanted_interests import WantedInterests
 from wanderbus.federation.methods.widened_filters import WidenedFilters
-from wanderbus.federation.methods.wire import EPOCH_MAX, ROLES, LinkState, Role, TreeAdopted, TrustAnnounced, decode
+from wanderbus.federation.methods.wire import (
+    EPOCH_MAX,
+    ROLES,
+    LinkState,
+    MethodsAnnounced,
+    Role,
+    TreeAdopted,
+    TrustAnnounced,
+    decode,
+    encode,
+)
 from wanderbus.federation.routing_messages import (
     DomainLinked,
     DomainMessage,
@@ -37,6 +48,7 @@ from wanderbus.federation.routing_messages import (
     RoutingOutput,
     RoutingSettings,
     RoutingSuperseded,
+    SendToDomain,
     UseMethod,
     WantedByDomain,
     WantedKnown,
@@ -57,9 +69,17 @@ class FilterRouting:
     """Tells other domains what the own one wants, and the own one what they want; ``step`` works as in every machine.
 
     :param epoch: rises with each life of each gateway of the domain
+    :param former: methods that an earlier life may have had; until the present one counts, their routes stay
     """
 
-    def __init__(self, settings: RoutingSettings, *, epoch: int, mode: InterestMode = "perfect") -> None:
+    def __init__(
+        self,
+        settings: RoutingSettings,
+        *,
+        epoch: int,
+        mode: InterestMode = "perfect",
+        former: Iterable[Method] = (),
+    ) -> None:
         assert 0 <= epoch <= EPOCH_MAX, epoch
         self._settings = settings
         self._wanted = WantedInterests()
@@ -75,8 +95,14 @@ class FilterRouting:
         self._method_of = {type: self._possible(type, settings.method_of(type)) for type in settings.shared()}
         self._former: dict[str, dict[Method, Hashable]] = {}
         """Methods of a type whose routes stay for a while, with the mark of the present method."""
+        for type, method in self._method_of.items():
+            others = [each for each in former if each != method and self._possible(type, each) == each]
+            if others:
+                self._former[type] = dict.fromkeys(others, self._methods[method].mark(type))
         self._own: dict[str, WidenedFilters] = {}
         """Interest of the own domain, by type."""
+        self._announced: dict[str, dict[str, Method]] = {}
+        """Methods by which other domains tell what they want, by domain and type, if not by multicast."""
         self._linked: dict[str, None] = {}
         self._unknown = {name: set(each.sends) for name, each in settings.neighbours.items() if each.sends}
         """Types of which it is not known yet what the domain wants."""
@@ -172,8 +198,29 @@ class FilterRouting:
             return
         self._unlink(domain, now)
         self._linked[domain] = None
+        self._announced.pop(domain, None)
+        self._announce(domain)
         for each in self._methods.values():
             self._outputs += each.link_up(domain, now)
+
+    def _announce(self, domain: str, *, is_change: bool = False) -> None:
+        """Tell a domain on which way all that is wanted of it is sure to be: a new life there sends no events before.
+
+        While a way does not count, what comes on it may be of an earlier life, and multicast has all.
+        """
+        settled = [each for each in sorted(self._settings.neighbours[domain].receives) if each not in self._former]
+        announced = MethodsAnnounced(
+            tuple([each for each in settled if self._method_of[each] == "rendezvous"]),
+            tuple([each for each in settled if self._method_of[each] == "tree"]),
+        )
+        if is_change or announced.rendezvous or announced.tree:
+            self._outputs.append(SendToDomain(domain, encode(announced)))
+
+    def _announce_change(self, types: Iterable[str]) -> None:
+        changed = set(types)
+        for domain in self._linked:
+            if not changed.isdisjoint(self._settings.neighbours[domain].receives):
+                self._announce(domain, is_change=True)
 
     def _unlink(self, domain: str, now: float) -> None:
         if domain in self._linked:
@@ -193,6 +240,8 @@ class FilterRouting:
 
     def _received_from(self, domain: str, payload: bytes, now: float) -> Outputs:
         message = decode(payload)
+        if isinstance(message, MethodsAnnounced):
+            return self._methods_announced(domain, message)
         if isinstance(message, TrustAnnounced):
             return self._rendezvous.trust_announced(domain, message, now)
         if isinstance(message, LinkState):
@@ -204,6 +253,22 @@ class FilterRouting:
             raise RemoteProtocolError(f"unknown role {message.role}", None)
         role = ROLES[message.role]
         return self._methods[_METHOD_OF_ROLE[role]].receive(domain, role, message.message, now)
+
+    def _methods_announced(self, domain: str, message: MethodsAnnounced) -> Outputs:
+        if len(message.rendezvous) + len(message.tree) > TYPES_MAX:
+            raise RemoteProtocolError(f"it announces methods of more than {TYPES_MAX} types", None)
+        announced: dict[str, Method] = dict.fromkeys(message.tree, "tree")
+        for type in message.rendezvous:
+            announced[type] = "rendezvous"
+        self._announced[domain] = announced
+        sends = self._settings.neighbours[domain].sends
+        doubtful = {each for each in sends if not self._is_known(domain, each)} - self._unknown.get(domain, set())
+        for type in sorted(doubtful):
+            # The rendezvous may be away. It means that an earlier life here knows, and the domain withdraws the rest.
+            self._wanted.hold(domain, type)
+            self._unknown.setdefault(domain, set()).add(type)
+        self._wanted.note_news(domain)
+        return []
 
     def _believed(self, domain: str, outputs: Outputs) -> Iterable[RoutingOutput]:
         """Return outputs of a message of ``domain``; :class:`RemoteProtocolError` for a life that cannot have been."""
@@ -262,6 +327,7 @@ class FilterRouting:
         former.pop(method, None)
         mark = self._methods[method].mark(type)
         self._former[type] = dict.fromkeys((*former, before), mark)
+        self._announce_change([type])
 
     def _possible(self, type: str, method: Method) -> Method:
         """Return ``method``, or multicast for a type without a rendezvous that may know of it."""
@@ -270,10 +336,16 @@ class FilterRouting:
 
     def _end_former(self, now: float) -> None:
         """Withdraw former routes of types whose present ones count."""
-        for type, former in list(self._former.items()):
+        ended = {}
+        for type, former in self._former.items():
             present = self._methods[self._method_of[type]]
             if all(present.is_effective(type, mark) for mark in former.values()):
+                ended[type] = former
+        if ended:
+            for type in ended:
                 del self._former[type]
+            self._announce_change(ended)
+            for type, former in ended.items():
                 told = self._own[type].effective() if type in self._own else {}
                 for method in former:
                     self._update(method, type, {}, told, now)
@@ -281,9 +353,10 @@ class FilterRouting:
     # Outputs ------------------------------------------------------------------------------------------------------
 
     def _take_outputs(self) -> list[RoutingOutput]:
+        known = self._take_known()
         for domain, change in self._wanted.take_changes().items():
             self._outputs.append(WantedByDomain(domain, change))
-        self._report_known()
+        self._outputs += known
         times = [each.repeat_at() for each in self._methods.values()]
         at = min((each for each in times if each is not None), default=None)
         if at is not None and (self._timer_at is None or at < self._timer_at):
@@ -292,12 +365,22 @@ class FilterRouting:
         outputs, self._outputs = self._outputs, []
         return outputs
 
-    def _report_known(self) -> None:
+    def _take_known(self) -> list[WantedKnown]:
+        """Return what is known now of what domains want, and was not at the last call."""
+        found = []
         for domain in self._wanted.take_news():
             types = self._unknown.get(domain, set())
-            known = {each for each in types if self._methods[self.method_of(each)].is_known(domain, each)}
-            if known:
+            if known := {each for each in types if self._is_known(domain, each)}:
                 types -= known
-                self._outputs.append(WantedKnown(domain, frozenset(known)))
+                for each in sorted(known):
+                    self._wanted.release(domain, each)
+                found.append(WantedKnown(domain, frozenset(known)))
             if not types:
                 self._unknown.pop(domain, None)
+        return found
+
+    def _is_known(self, domain: str, type: str) -> bool:
+        """Return whether all that a domain wants of a type is known, by the way that the domain has announced."""
+        way = self._announced.get(domain, {}).get(type, "multicast")
+        # Where the rendezvous is not trusted with the type, nobody else will tell.
+        return self._methods[self._possible(type, way)].is_known(domain, type)

@@ -66,6 +66,7 @@ from wanderbus.federation.wire import (
     EventsLost,
     EventsTaken,
     FarForwarded,
+    FiltersAnswered,
     FiltersBegun,
     FiltersSent,
     Message,
@@ -163,6 +164,8 @@ class Gateway:
         """Filters of each foreign domain that an earlier life of the routing knew, and this one does not yet."""
         self._early: dict[str, list[DomainMessage]] = {}
         """Messages of foreign domains about filters that came before the interest here was known."""
+        self._unanswered: Counter[str] = Counter()
+        """Lives of the routing that began on the link to each foreign domain, and that it has not answered."""
         self._links: dict[str, int] = {}
         """The link to each foreign domain."""
         self._troubles: dict[str, str] = {}
@@ -353,6 +356,8 @@ class Gateway:
                     self._pass_on(domain, message)
                 case EventsTaken():
                     self._apply(domain, self._exports[domain].taken(message, now))
+                case FiltersSent() if self._unanswered[domain]:
+                    pass
                 case FiltersSent(payload=inner):
                     # Without the whole of the own interest no filter is sent; the window of the link bounds what waits.
                     if self._table.awaited:
@@ -362,8 +367,11 @@ class Gateway:
                 case FiltersBegun():
                     if not self._lives.may_begin(domain, now):
                         raise RemoteProtocolError("it forgets all filters too often", None)
+                    self._outputs.append(ForForeignLinks(SendOnServerLink(link, encode(FiltersAnswered()))))
                     if not self._table.awaited:
                         self._route([DomainLinked(domain)], now)
+                case FiltersAnswered():
+                    self._unanswered[domain] = max(0, self._unanswered[domain] - 1)
             self._consumed(link, 1)
         except RemoteProtocolError as error:
             self._close(domain, f"{domain}: {error}")
@@ -394,6 +402,7 @@ class Gateway:
 
     def _unlinked(self, domain: str, now: float) -> None:
         self._early.pop(domain, None)
+        self._unanswered.pop(domain, None)
         self._taken.pop(domain, None)
         self._apply(domain, self._exports[domain].end(f"the link to {domain} is closed", now))
         if (publishing := self._imports[domain].link) is not None:
@@ -441,11 +450,17 @@ class Gateway:
         self._had = set(self._links)
         self._gateways.begin_anew()
         self._doubtful = {name: set(exports.interests()) for name, exports in self._exports.items()}
-        for link in self._links.values():
+        for domain, link in self._links.items():
+            self._await_answer(domain)
+            self._consumed(link, len(self._early.pop(domain, ())))
             self._outputs.append(ForForeignLinks(SendOnServerLink(link, encode(FiltersBegun()))))
         self._route([OwnInterestChanged(InterestChange(tuple(self._table.wanted())))], now)
         if not self._table.awaited:
             self._route([DomainLinked(each) for each in self._links], now)
+
+    def _await_answer(self, domain: str) -> None:
+        """Ignore what a domain sends about filters until it has answered: it is for an earlier life of the routing."""
+        self._unanswered[domain] += 1
 
     def _apply(self, domain: str, outputs: Iterable[ExportOutput]) -> None:
         """Pass on what the sessions of a foreign domain emit."""

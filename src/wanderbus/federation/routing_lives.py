@@ -12,8 +12,11 @@ from typing import Final
 
 from wanderbus.federation.filter_routing import FilterRouting
 from wanderbus.federation.gateway_choice import epoch_of
-from wanderbus.federation.routing_messages import RoutingSettings, RoutingSuperseded
+from wanderbus.federation.routing_messages import Method, RoutingSettings, RoutingSuperseded
 from wanderbus.tokens import TokenBucket
+
+SERVER_METHODS: Final[tuple[Method, ...]] = ("multicast", "rendezvous")
+"""Methods that servers have. An earlier life may have had any of them: the file was changed before this start."""
 
 AHEAD_MS_MAX: Final = 10 * 365 * 86_400 * 1_000
 """Time by which the life of a gateway may be ahead of the clock here: what says more is a lie."""
@@ -69,6 +72,6 @@ class RoutingLives:
         return epoch_of(max(self._life, self._wall_ms) + AHEAD_MS_MAX, 0)
 
     def _make(self) -> FilterRouting:
-        routing = FilterRouting(self._settings, epoch=self._epoch)
+        routing = FilterRouting(self._settings, epoch=self._epoch, former=SERVER_METHODS)
         routing.believe(self._epoch_max)
         return routing

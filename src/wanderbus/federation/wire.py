@@ -69,7 +69,7 @@ class FiltersSent(GatewayMessage, frozen=True, tag=4):
 
 
 class FiltersBegun(GatewayMessage, frozen=True, tag=5):
-    """The sender has forgotten all filters, and tells all of its own; the receiver is to do so as on a new link."""
+    """The sender has forgotten all filters, and tells all of its own; the receiver answers, and does so, too."""
 
 
 class FarForwarded(GatewayMessage, frozen=True, tag=6):
@@ -96,8 +96,20 @@ class ServersNamed(GatewayMessage, frozen=True, tag=8):
     chosen: str
 
 
+class FiltersAnswered(GatewayMessage, frozen=True, tag=9):
+    """All messages about filters before this one are of the time before :class:`FiltersBegun`; all filters follow."""
+
+
 Message = (
-    EventForwarded | EventsLost | EventsTaken | FiltersSent | FiltersBegun | FarForwarded | ServersWanted | ServersNamed
+    EventForwarded
+    | EventsLost
+    | EventsTaken
+    | FiltersSent
+    | FiltersBegun
+    | FarForwarded
+    | ServersWanted
+    | ServersNamed
+    | FiltersAnswered
 )
 
 EVENT_MESSAGE_BYTES_MAX: Final = EVENT_BYTES_MAX + 1024

@@ -9,7 +9,7 @@ from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.incoming_streams import IncomingStreams
 from wanderbus.channels.interest.interest_set import InterestMode, Wanted
 from wanderbus.channels.interest.interest_source import InterestSource
-from wanderbus.channels.interest.messages import FromReceiver, Message, Stream
+from wanderbus.channels.interest.messages import FromReceiver, InterestConfirmed, Message, Stream
 from wanderbus.channels.interest.outgoing_stream import SendToServer
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.methods.filter_bounds import check_filters
@@ -29,11 +29,14 @@ class MulticastMethod(FilterMethod):
         super().__init__(settings, wanted, epoch=epoch, mode=mode)
         self._source = InterestSource(Stream(_GROUP, self._own), epoch, mode, selects=self._selects)
         self._tables = IncomingStreams()
+        self._current: set[str] = set()
+        """Domains whose position on the last link is that of the table: a later life may say more, or less."""
         for name, neighbour in settings.neighbours.items():
             if neighbour.shared:
                 self._source.outgoing.expect(name)
 
     def link_up(self, domain: str, now: float) -> Outputs:
+        self._current.discard(domain)
         if not self._neighbour(domain).shared:
             return []
         return carried_outputs("multicast", self._source.outgoing.link_up(domain, now))
@@ -54,6 +57,8 @@ class MulticastMethod(FilterMethod):
         route = domain, stream
         check_filters(self._tables, route, message, sends)
         result = self._tables.receive(domain, message, now)
+        if isinstance(result.answer, InterestConfirmed):
+            self._current.add(domain)
         self._wanted.apply("multicast", domain, self._tables, route, message, result, sends.__contains__)
         return carried_outputs("multicast", [SendToServer(domain, result.answer)] if result.answer else [])
 
@@ -79,7 +84,7 @@ class MulticastMethod(FilterMethod):
         return all(self._source.outgoing.effective_at(each) >= mark for each in linked)
 
     def is_known(self, domain: str, type: str) -> bool:
-        return self._tables.is_current((domain, Stream(_GROUP, domain)))
+        return domain in self._current
 
     def filters_held(self) -> int:
         return sum(len(self._tables.filters(route)) for route in self._tables.routes())

@@ -21,6 +21,8 @@ class WantedInterests:
         self._changed: dict[str, dict[Interest, bool]] = {}
         self._routes: dict[Hashable, dict[int, tuple[Interest, ...]]] = {}
         """Interests of each filter of a route, by its number."""
+        self._held: dict[tuple[str, str], list[Interest]] = {}
+        """Interests that stay though no route may say so, by domain and type."""
         self._news: dict[str, None] = {}
 
     def of(self, domain: str) -> list[Interest]:
@@ -53,6 +55,19 @@ class WantedInterests:
         key = way, domain, route
         self._change(key, domain, list(self._routes.get(key, ())), (), lambda type: False)
         self._routes.pop(key, None)
+
+    def hold(self, domain: str, type: str) -> None:
+        """Keep the present interests of a domain in a type, whatever routes say, until :meth:`release`."""
+        if (domain, type) not in self._held:
+            held = [each for each in self.of(domain) if each.subject == type]
+            self._held[domain, type] = held
+            for interest in held:
+                self._count(domain, interest, +1)
+
+    def release(self, domain: str, type: str) -> None:
+        """End :meth:`hold`."""
+        for interest in self._held.pop((domain, type), ()):
+            self._count(domain, interest, -1)
 
     def note_news(self, domain: str) -> None:
         """Note that more is known of what a domain wants."""

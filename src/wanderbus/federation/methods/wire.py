@@ -87,7 +87,17 @@ class TreeAdopted(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"
     tree: int
 
 
-DomainPayload = StreamCarried | TrustAnnounced | LinkState | TreeAdopted
+class MethodsAnnounced(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=5):
+    """Types that the sender wants of the receiver by another way than multicast.
+
+    It is the first message on a link, if there are such types; it is sent again when they change.
+    """
+
+    rendezvous: tuple[str, ...]
+    tree: tuple[str, ...]
+
+
+DomainPayload = StreamCarried | TrustAnnounced | LinkState | TreeAdopted | MethodsAnnounced
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[DomainPayload]] = msgspec.msgpack.Decoder(DomainPayload)
