@@ -248,11 +248,13 @@ class DomainInfo(msgspec.Struct, frozen=True):
     gateway, ``waiting`` those from there that are not durable yet. The others from there were ``published``,
     ``repeated``, ``refused`` for good, of a type that is ``not_received``, or ``lost`` there before they were sent.
     ``awaited`` are servers of the own domain whose interest is not known yet: until then the other domain is told
-    nothing. ``trouble`` is the last reason why there was no link, "" while all is well.
+    nothing. ``through`` are the domains that the link goes through. ``trouble`` is the last reason why there was no
+    link, "" while all is well.
     """
 
     domain: str
     is_linked: bool = False
+    through: tuple[str, ...] = ()
     is_in_turn: bool = True
     is_known: bool = False
     is_settled: bool = False

@@ -110,3 +110,40 @@ def test_m02_an_event_after_a_subscription_that_counts_everywhere_arrives(tmp_pa
                     assert await numbers(reader, 1) == [number]
 
     run(story())
+
+
+CHAIN = ("beta.test", "alpha.test", "delta.test", "gamma.test")
+
+
+def test_m04_events_pass_along_a_chain_of_domains_while_one_between_them_is_away(tmp_path: Path) -> None:
+    apart = [frozenset(each) for each in (("beta.test", "delta.test"), ("beta.test", "gamma.test"))]
+    apart.append(frozenset(("alpha.test", "gamma.test")))
+    domains = FederatedDomains(tmp_path, CHAIN, method="tree", apart=apart)
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            ends = [await stack.enter_async_context(domains.server(each)) for each in ("beta.test", "gamma.test")]
+            await stack.enter_async_context(domains.server("alpha.test"))
+            agents = [await stack.enter_async_context(domains.agent(each)) for each in ("beta.test", "gamma.test")]
+            readers = [await stack.enter_async_context(each.subscribe(SUBJECT, "n >= 5")) for each in agents]
+            bob = await stack.enter_async_context(domains.agent("beta.test", "bob"))
+            async with domains.server("delta.test"):
+                await settled(ends[0], 1)
+                await settled(ends[1], 1)
+                (through,) = [
+                    row["through"]
+                    for row in service(ends[0]).machine.federation_rows()
+                    if row["domain"] == "gamma.test"
+                ]
+                assert through == ("alpha.test", "delta.test")
+                for number in range(30):
+                    await bob.publish(SUBJECT, {"n": number})
+                assert [await numbers(each, 25) for each in readers] == [list(range(5, 30))] * 2
+            for number in range(30, 60):
+                await bob.publish(SUBJECT, {"n": number})
+            async with domains.server("delta.test"):
+                assert [await numbers(each, 30) for each in readers] == [list(range(30, 60))] * 2
+                for reader in readers:
+                    await nothing_more(reader)
+
+    run(story())

@@ -87,6 +87,20 @@ def test_two_domains_that_know_each_other_by_their_cards(
     assert alpha.sends("beta.example") == frozenset({"Departure"})
 
 
+def test_a_domain_without_a_link(file: Path, capsys: Output) -> None:
+    words = ["add", str(file), "--name", "gamma.example", "--public-key", KeyPair(b"\x08" * 32).public.hex()]
+    assert run(["federation", *words, "--no-link", "--send", "Price"]) == 2
+    assert "domains.gamma.example.gateways: there is none" in one_line(capsys.readouterr().err)
+    assert run(["federation", "method", str(file), "Price", "tree"]) == 0
+    assert run(["federation", *words, "--no-link", "--send", "Price"]) == 0
+    assert read_federation(file).settings.domains["gamma.example"].gateways == {}
+    words[2:2] = ["--replace", "--gateway", "g1=127.0.0.3:5900"]
+    assert run(["federation", *words]) == 0
+    assert read_federation(file).links_of("a1").keys() == {"beta.example/b1", "gamma.example/g1"}
+    assert run(["federation", *words, "--no-link"]) == 0
+    assert read_federation(file).links_of("a1").keys() == {"beta.example/b1"}
+
+
 def test_changes_of_trust(file: Path, capsys: Output) -> None:
     words = ["--receive", "Stock", "--no-receive", "Price", "--send", "Departure", "--events-per-s-max", "50"]
     assert (
@@ -136,7 +150,7 @@ def test_lists_and_details(file: Path, capsys: Output) -> None:
         *("domain: beta.example", f"public key: {KEY}", "gateway: b1 at 127.0.0.2:5900", "backbone: yes"),
         *("receives from it: Price", "sends to it: nothing"),
         *("sessions may move there: no", "sessions from there may move here: no"),
-        *("events a second that are accepted: no bound", "distance: measured", "method of Price: multicast"),
+        *("events a second that are accepted: no bound", "distance: 1 ms", "method of Price: multicast"),
     ]
     assert run(["federation", "show", str(file), "beta.example", "--json"]) == 0
     assert rows(capsys)[0]["methods"] == {"Price": "multicast"}

@@ -16,6 +16,11 @@ def test_status_is_a_line_for_each_domain() -> None:
     ]
 
 
+def test_status_names_the_domains_that_a_link_goes_through() -> None:
+    row = DomainInfo("beta.test", True, through=("gamma.test", "delta\n.test"))
+    assert "through gamma.test, delta\\u000a.test" in shown([row])[1]
+
+
 def test_status_begins_with_problems() -> None:
     away = DomainInfo("beta.test", trouble="127.0.0.2:5900 has acknowledged nothing for 3 s", lost=12)
     lines = shown([away, DomainInfo("gamma.test", is_in_turn=False, awaited=("s2",)), DomainInfo("delta.test")])

@@ -18,7 +18,7 @@ from wanderbus.simulation.domains.domain_device import DomainDevice
 Model = Literal["ordered", "decentralised"]
 
 MODELS: Final[tuple[Model, ...]] = ("ordered", "decentralised")
-SERVER_METHODS: Final[tuple[Method, ...]] = ("multicast", "rendezvous")
+SERVER_METHODS: Final[tuple[Method, ...]] = ("multicast", "rendezvous", "tree")
 """Methods that servers have."""
 
 _SERVERS: Final = {"alpha": ("a1", "a2"), "beta": ("b1", "b2"), "gamma": ("g1",)}
@@ -53,6 +53,7 @@ def problems_of(cell: Cell) -> list[str]:
         decentralised=decentralised,
         method=cell.method,
         merging=cell.merging,
+        apart=[frozenset(("alpha", "beta"))] if cell.method == "tree" else (),
     )
     readers = [domains.device(server, f"reader-{place}") for place, (server, _) in enumerate(_WANTED)]
     for reader, (_, wanted) in zip(readers, _WANTED, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
@@ -30,6 +30,8 @@ class Domains:
     :param gateways: the gateways of a domain; its first server unless given
     :param shared: types that go from one domain to another, by both; all of :data:`TYPES` unless given
     :param decentralised: the domains whose channels are decentralised
+    :param apart: pairs of domains that have no link
+    :param distances: lengths of links; 1 unless given
     :param on_sent: called with each message from domain to domain
     """
 
@@ -44,6 +46,8 @@ class Domains:
         method: Method = "multicast",
         merging: InterestMode = "perfect",
         config: BrokerConfig | None = None,
+        apart: Collection[frozenset[str]] = (),
+        distances: Mapping[frozenset[str], float] | None = None,
         on_sent: Callable[[bytes], None] = lambda payload: None,
     ) -> None:
         self.world = World(1)
@@ -52,6 +56,8 @@ class Domains:
         self._gateways = {name: tuple((gateways or {}).get(name, servers[:1])) for name, servers in domains.items()}
         self._shared = shared
         self._method: Method = method
+        self._apart = apart
+        self._distances = distances or {}
         self._merging = Merging(merging, 0.7)
         foreign: dict[str, FederatedNode] = {}
         self.foreign_links = DomainLinks(self.world, foreign)
@@ -112,7 +118,14 @@ class Domains:
 
     def _parameters(self, domain: str, server: str) -> FederationParameters:
         others = [each for each in self.domains if each != domain]
-        neighbours = {each: Neighbour(self.types(each, domain), self.types(domain, each)) for each in others}
+        neighbours = {
+            each: Neighbour(
+                self.types(each, domain),
+                self.types(domain, each),
+                self._distances.get(frozenset((domain, each)), 1.0),
+            )
+            for each in others
+        }
         return FederationParameters(
             own=domain,
             server=server,
@@ -120,12 +133,17 @@ class Domains:
             gateways=self._gateways[domain],
             domains=tuple(
                 [
-                    ForeignDomain(each, self._gateways[each], neighbours[each].receives, neighbours[each].sends)
+                    ForeignDomain(
+                        each, self._gateways_from(domain, each), neighbours[each].receives, neighbours[each].sends
+                    )
                     for each in others
                 ]
             ),
             routing=RoutingSettings(domain, neighbours, self._method),
         )
+
+    def _gateways_from(self, domain: str, other: str) -> tuple[str, ...]:
+        return () if frozenset((domain, other)) in self._apart else self._gateways[other]
 
 
 def received(device: DomainDevice) -> list[int]:

@@ -16,7 +16,7 @@ from wanderbus.subscription import QueuePolicy
 THREE = {"alpha": ["a1", "a2"], "beta": ["b1"], "gamma": ["g1", "g2"]}
 
 
-METHODS: tuple[Method, ...] = ("multicast", "rendezvous")
+METHODS: tuple[Method, ...] = ("multicast", "rendezvous", "tree")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -150,10 +150,22 @@ def test_refusal_of_several_gateways_with_a_decentralised_channel(tmp_path: Path
         assert federation.parts("a1", names, channels, SystemRandom(), b"", 1).links is not None
 
 
-def test_refusal_of_the_method_tree_by_a_server(tmp_path: Path, file: Path) -> None:
-    key = KeyPair(b"\7" * 32).public.hex()
-    foreign = ForeignDomainSettings(public_key=key, gateways={"b1": "127.0.0.2:5900"}, receive=("Price",))
-    put_domain(file, "beta.example", foreign)
+def test_m05_the_method_tree_and_a_domain_without_a_link(file: Path) -> None:
     put_method(file, "Price", "tree")
-    with pytest.raises(ConfigurationError, match="Price has the method tree, which servers do not have"):
-        OwnFederation(file, "a1").parts("a1", ["a1"], None, SystemRandom(), b"", 1)
+    for name, digit, gateways, distance_ms in (
+        ("beta.example", b"\7", {"b1": "127.0.0.2:5900"}, 2.5),
+        ("gamma.example", b"\x08", {}, None),
+    ):
+        key = KeyPair(digit * 32).public.hex()
+        foreign = ForeignDomainSettings(
+            public_key=key, gateways=gateways, receive=("Price",), send=("Price",), distance_ms=distance_ms
+        )
+        put_domain(file, name, foreign)
+    own = OwnFederation(file, "a1")
+    assert own.federation.links_of("a1").keys() == {"beta.example/b1"}
+    assert own.parts("a1", ["a1"], None, SystemRandom(), b"", 1).links is not None
+    parameters = own._parameters("a1", ["a1"])
+    assert [each.gateways for each in parameters.domains] == [("b1",), ()]
+    routing = parameters.routing
+    assert (routing.method_of("Price"), routing.without_trees().method_of("Price")) == ("tree", "multicast")
+    assert [routing.neighbours[each.name].distance for each in parameters.domains] == [2.5, 1.0]

@@ -128,6 +128,15 @@ def test_contradictions_and_their_keys(old: str, new: str, error: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_a_domain_without_a_link_shares_a_type_with_a_tree() -> None:
+    text = FILE.replace('gateways = { b1 = "192.0.2.9:5900", b2 = "[2001:db8::9]:5900" }\n', "")
+    found = federation(text)
+    assert found.links_of("a1").keys() == {"gamma.example/c1"}
+    error = "domains.beta.example.gateways: there is none; name one with its address, or share a type"
+    with pytest.raises(ConfigurationError, match=re.escape(error)):
+        federation(text.replace('Price = "tree"', 'Stock = "rendezvous"'))
+
+
 def test_numbers_that_are_given_in_a_program() -> None:
     for key, value in (("events_per_s_max", float("nan")), ("events_per_s_max", -1.0), ("distance_ms", float("inf"))):
         text = re.sub(rf"{key} = \d+", f"{key} = {'nan' if value != value else value}", FILE)

@@ -97,6 +97,9 @@ REPLACED: Final = "another link replaces it"
 LINK_HINT: Final = "compare key and addresses with its card, and ask whether it has yours"
 """Advice about a domain with which there is no link: it does not say whether it knows this one."""
 
+NO_PATH: Final = "this gateway can have no link of its own there, and no tree has a path yet"
+"""Reason why there is no link to a domain without gateways that could be reached."""
+
 UNREACHABLE_EACH_S: Final = 600.0
 """Least time between two reports that a domain cannot be reached."""
 
@@ -564,8 +567,12 @@ class Gateway:
 
     def _trouble(self, domain: str) -> str:
         trouble = self._troubles.get(domain, "")
-        if trouble or domain in self._links or domain in self._choices or not self._gateways.is_in_turn:
+        if trouble or domain in self._links or not self._gateways.is_in_turn:
             return trouble
+        if not self._domains[domain].gateways:
+            return NO_PATH
+        if domain in self._choices:
+            return ""
         return f"{domain} opens the link, and has not done so; {LINK_HINT}"
 
     def _take(self) -> list[GatewayOutput]:

@@ -63,6 +63,9 @@ from wanderbus.federation.messages import (
 )
 from wanderbus.federation.named_servers import shown
 from wanderbus.federation.parameters import FederationParameters
+from wanderbus.federation.routed.links import TIMER as ROUTED_TIMER
+from wanderbus.federation.routed.links import RoutedLinks
+from wanderbus.federation.routed.outputs import ForSharedLinks, RoutedOutput
 from wanderbus.federation.shared_links import SharedLinks
 from wanderbus.federation.shared_outputs import AtGateway, ForOwnLink, OnPeerLink, SharedOutput
 from wanderbus.machine import ClockRead, Output, SetTimer, TimerFired
@@ -108,6 +111,7 @@ class FederationMember:
         """Time of the timer for these."""
         self._gateway: Gateway | None = None
         self._shared: SharedLinks | None = None
+        self._routed: RoutedLinks | None = None
         if self._server in parameters.gateways:
             self._gateway = Gateway(
                 parameters.own,
@@ -116,11 +120,12 @@ class FederationMember:
                 parameters.servers,
                 parameters.domains,
                 types,
-                parameters.routing,
+                parameters.routing.without_trees(),
                 new_link,
                 epoch,
             )
             self._shared = SharedLinks(parameters.gateways, self._server)
+            self._routed = RoutedLinks(parameters.routing, epoch, parameters.gateways.index(self._server))
         self._far = FarLinks([each.name for each in parameters.domains], count(FIRST_FAR_LINK).__next__, epoch)
         self._own: dict[str, int] = {}
         """The link that this server has opened to each other one."""
@@ -129,6 +134,8 @@ class FederationMember:
         """Messages between this server and the gateway that it is; true if the gateway is the sender."""
         self._reports: deque[ForeignLinkReport] = deque()
         """Reports of links to other domains that the gateway here uses."""
+        self._at_gateway: deque[ForeignLinkReport] = deque()
+        """These, and those of links that go through other domains."""
         self._timer_at: float | None = None
 
     def start(self, now: float) -> list[FederationOutput]:
@@ -143,7 +150,9 @@ class FederationMember:
 
     def rows(self) -> dict[str, Mapping[str, Any]]:
         """Return the state of each foreign domain; none at a server that is no gateway."""
-        return {} if self._gateway is None else self._gateway.rows()
+        if self._gateway is None or self._routed is None:
+            return {}
+        return {name: {**row, "through": self._routed.through(name)} for name, row in self._gateway.rows().items()}
 
     def step(self, inputs: Iterable[FederationInput], now: float) -> list[FederationOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -170,8 +179,11 @@ class FederationMember:
                     self._on_link_opened(given, now)
                 case ServerLinkClosed():
                     self._on_link_closed(given, now)
-                case ClockRead(wall_us=wall_us) if gateway is not None:
+                case ClockRead(wall_us=wall_us) if gateway is not None and self._routed is not None:
                     gateway.clock_read(wall_us)
+                    self._routed.clock_read(wall_us)
+                case TimerFired(key=key) if key == ROUTED_TIMER and self._routed is not None:
+                    self._route_routed(self._routed.timer_fired(now))
                 case ForFarLinks(request=request):
                     self._step_far(request, now)
                 case TimerFired(key=("far", inner)):
@@ -315,13 +327,25 @@ class FederationMember:
                 case ForOwnLink(request=request):
                     self._outputs.append(ForForeignLinks(request))
 
+    def _route_routed(self, outputs: Iterable[RoutedOutput]) -> None:
+        """Pass on what concerns links that go through other domains."""
+        for output in outputs:
+            match output:
+                case AtGateway(report=report):
+                    self._at_gateway.append(report)
+                case ForSharedLinks(request=request):
+                    assert self._shared is not None, "a gateway has it"
+                    self._share(self._shared.requested(request))
+                case SetTimer():
+                    self._outputs.append(output)
+
     # The gateway here ---------------------------------------------------------------------------------------------
 
     def _route(self, outputs: Iterable[GatewayOutput]) -> None:
         """Pass on what the gateway here emits."""
         for output in outputs:
-            if isinstance(output, ForForeignLinks) and self._shared is not None:
-                self._share(self._shared.requested(output.request))
+            if isinstance(output, ForForeignLinks) and self._routed is not None:
+                self._route_routed(self._routed.requested(output.request))
             elif isinstance(output, ForeignEventsLost):
                 self._lose(output)
                 report = LossReported(output.domain, output.server, output.count, output.reason)
@@ -345,9 +369,11 @@ class FederationMember:
     def _go_round(self, now: float) -> None:
         """Deliver what this server has for the gateway that it is, and the reverse."""
         for_gateway: list[CircuitMessage | CircuitClosed] = []
-        while self._loop or self._reports or for_gateway:
-            if self._reports and self._gateway is not None:
-                self._route(self._gateway.at_foreign_links(self._reports.popleft(), now))
+        while self._loop or self._reports or self._at_gateway or for_gateway:
+            if self._at_gateway and self._gateway is not None:
+                self._route(self._gateway.at_foreign_links(self._at_gateway.popleft(), now))
+            elif self._reports and self._routed is not None:
+                self._route_routed(self._routed.at_links(self._reports.popleft(), now))
             elif self._loop:
                 is_from_gateway, message = self._loop.popleft()
                 if isinstance(message, FromFar | ServersTold):

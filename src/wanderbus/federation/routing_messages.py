@@ -49,6 +49,11 @@ class RoutingSettings(msgspec.Struct, frozen=True):
         """Return the method of a type."""
         return self.methods.get(type, self.method)
 
+    def without_trees(self) -> RoutingSettings:
+        """Return the settings for filters where links are routed along trees: each domain tells all others."""
+        methods = {type: _directly(method) for type, method in self.methods.items()}
+        return msgspec.structs.replace(self, method=_directly(self.method), methods=methods)
+
     def received(self) -> frozenset[str]:
         """Return the types that some neighbour sends."""
         return frozenset().union(*(each.receives for each in self.neighbours.values()))
@@ -56,6 +61,10 @@ class RoutingSettings(msgspec.Struct, frozen=True):
     def shared(self) -> frozenset[str]:
         """Return the types that some neighbour sends or gets."""
         return frozenset().union(*(each.shared for each in self.neighbours.values()))
+
+
+def _directly(method: Method) -> Method:
+    return "multicast" if method == "tree" else method
 
 
 class OwnInterestChanged(Input, frozen=True):

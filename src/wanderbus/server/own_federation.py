@@ -81,13 +81,9 @@ class OwnFederation:
 
         :param servers: all servers of the domain
         :param epoch_ms: time of the start, which identifies this life of the server
-        :raises ConfigurationError: a gateway is no server of the domain, or a type has a method that servers lack
+        :raises ConfigurationError: a gateway is no server of the domain
         """
         federation = self.federation
-        if trees := [each for each in federation.types if federation.method_of(each) == "tree"]:
-            raise ConfigurationError(
-                f"federation: {trees[0]} has the method tree, which servers do not have; use multicast or rendezvous"
-            )
         if strangers := [each for each in federation.gateways if each not in servers]:
             raise ConfigurationError(
                 f"federation: its gateway {strangers[0]} is no server of the domain; name gateways as in event_domain"

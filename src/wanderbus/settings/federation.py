@@ -47,8 +47,9 @@ class ForeignDomainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     public_key: str
     """X25519 public key of the domain in hexadecimal, by which its gateways are authenticated."""
 
-    gateways: Mapping[str, str]
-    """Its gateways by their names, each ``host:port`` with an IP address."""
+    gateways: Mapping[str, str] = {}
+    """Its gateways by their names, each ``host:port`` with an IP address. With none there is no link to it: other
+    domains pass on what goes there, along the tree of a type whose method is ``tree`` (SPEC M-04)."""
 
     receive: tuple[str, ...] = ()
     """Types that are received from it: exact subjects."""
@@ -60,7 +61,8 @@ class ForeignDomainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """Most events a second that are accepted from it; no bound unless given."""
 
     distance_ms: float | None = None
-    """Distance of the two domains, for the method ``tree``; measured unless given."""
+    """Length of the link to it, for the method ``tree``: the tree has the links of least length in all. 1 unless
+    given; if the two domains give several, the greatest one counts."""
 
     gives_sessions: bool = False
     """True if sessions of users here may move to it (SPEC L-01)."""
@@ -92,8 +94,8 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True):
     method: Method = "multicast"
     """Way of filters between domains, for types that ``methods`` does not name (SPEC M-05); all domains of a type need
     the same. With ``multicast``, each domain tells the others what it wants (SPEC M-02). With ``rendezvous``, a domain
-    of the backbone collects and spreads that (SPEC M-03). With ``tree``, filters and events follow a tree of shortest
-    distances (SPEC M-04)."""
+    of the backbone collects and spreads that (SPEC M-03). With ``tree``, domains without a link of their own reach each
+    other along the tree of shortest distances (SPEC M-04)."""
 
     methods: Mapping[str, Method] = {}
     """Methods of some types, instead of ``method``."""
@@ -123,13 +125,15 @@ class Federation:
             for name, domain in settings.domains.items()
         }
         self._foreign_gateways = {
-            name: _addresses(f"domains.{name}.gateways", domain.gateways) for name, domain in settings.domains.items()
+            name: _addresses(f"domains.{name}.gateways", domain.gateways) if domain.gateways else {}
+            for name, domain in settings.domains.items()
         }
         self._received = {name: frozenset(domain.receive) for name, domain in settings.domains.items()}
         self._sent = {name: frozenset(domain.send) for name, domain in settings.domains.items()}
         self._check_names_and_keys()
         self._check_places()
         self._check_types()
+        self._check_reached()
         self._check_numbers()
 
     @property
@@ -209,7 +213,7 @@ class Federation:
                     raise ConfigurationError(f"{this}: {other} has the same address; each gateway has its own")
         versions = {_is_ipv6(address) for address in self.gateways.values()}
         for key, addresses in foreign:
-            if versions.isdisjoint(map(_is_ipv6, addresses.values())):
+            if addresses and versions.isdisjoint(map(_is_ipv6, addresses.values())):
                 raise ConfigurationError(f"{key}: none has the IP version of an own gateway; add one that has")
 
     def _check_types(self) -> None:
@@ -223,6 +227,15 @@ class Federation:
             _check_type("methods", subject)
         _check_count("domains", self.types, TYPES_MAX, "types in all")
         _check_count("methods", {*self.settings.methods, *self.types}, TYPES_MAX, "types in all")
+
+    def _check_reached(self) -> None:
+        """Check that other domains can pass on what goes to a domain without gateways."""
+        for name, domain in self.settings.domains.items():
+            if not domain.gateways and all(self.method_of(each) != "tree" for each in (*domain.receive, *domain.send)):
+                raise ConfigurationError(
+                    f"domains.{name}.gateways: there is none; name one with its address, or share a type whose method "
+                    "is tree"
+                )
 
     def _check_numbers(self) -> None:
         for name, domain in self.settings.domains.items():

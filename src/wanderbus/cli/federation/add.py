@@ -36,6 +36,12 @@ def add(
     gateway: Gateways = None,
     receive: Receive = None,
     send: Send = None,
+    no_link: Annotated[
+        bool,
+        typer.Option(
+            "--no-link", help="Have no link to it: other domains pass on what goes there, along the tree of a type."
+        ),
+    ] = False,
     replace: Annotated[
         bool,
         typer.Option("--replace", help="Take over key and gateways of a known domain; what is shared with it stays."),
@@ -50,7 +56,13 @@ def add(
 
     Example: wanderbus federation add federation.toml --name beta.example --public-key 1f... --gateway b1=192.0.2.9:5900
     """
-    given = _from_options(name, public_key, gateway) if card is None else _from_card(card, name, public_key, gateway)
+    given = (
+        _from_options(name, public_key, gateway, no_link=no_link)
+        if card is None
+        else _from_card(card, name, public_key, gateway)
+    )
+    if no_link:
+        given = msgspec.structs.replace(given, gateways={})
     settings = read_federation(file).settings
     changed = _changed(settings, given, receive or (), send or (), replace=replace)
     federation = put_domain(file, given.name, changed)
@@ -61,10 +73,12 @@ def add(
         print_line(f"{file} has {given.name}: {shared_types(changed)}")
 
 
-def _from_options(name: str | None, public_key: str | None, gateway: Sequence[str] | None) -> DomainCard:
-    if name is None or public_key is None or not gateway:
+def _from_options(
+    name: str | None, public_key: str | None, gateway: Sequence[str] | None, *, no_link: bool
+) -> DomainCard:
+    if name is None or public_key is None or (not gateway and not no_link):
         raise ConfigurationError("no domain given; give its CARD, or --name, --public-key and --gateway")
-    return DomainCard(name=name, public_key=public_key, gateways=gateways_in(gateway))
+    return DomainCard(name=name, public_key=public_key, gateways=gateways_in(gateway) if gateway else {})
 
 
 def _from_card(card: Path, *options: object) -> DomainCard:

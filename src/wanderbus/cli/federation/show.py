@@ -66,7 +66,7 @@ def _foreign_lines(federation: Federation, name: str, methods: Mapping[str, str]
     yield f"sessions from there may move here: {'yes' if domain.takes_sessions else 'no'}"
     bound, distance = domain.events_per_s_max, domain.distance_ms
     yield f"events a second that are accepted: {'no bound' if bound is None else f'at most {bound:g}'}"
-    yield f"distance: {'measured' if distance is None else f'{distance:g} ms'}"
+    yield f"distance: {1 if distance is None else distance:g} ms"
     yield from _method_lines(methods)
 
 

@@ -15,7 +15,7 @@ from wanderbus.operator_rows import DomainInfo
 
 _COLUMNS: Final[Columns] = {
     "domain": lambda row: row.domain,
-    "link": lambda row: "yes" if row.is_linked else "no" if row.is_in_turn else "standby",
+    "link": lambda row: _link(row),
     "filters": lambda row: row.filters if row.is_settled else f"{row.filters}+",
     "sent": lambda row: row.sent,
     "published": lambda row: row.published,
@@ -31,7 +31,8 @@ def status(*, connection: ConnectionOptions, json: AsJson = False) -> None:
     """Show a line for each foreign domain, as the gateway that is asked sees it; above them, what is wrong.
 
     Needs the role of operator elsewhere than at the gateway's own computer. Exit status 1 if a domain lacks a link.
-    Columns: the domain; whether this gateway has the link to it, or stands by for another one; its filters at the
+    Columns: the domain; whether this gateway has the link to it, directly or through other domains, or stands by for
+    another gateway; its filters at the
     servers of the own domain, with + while some do not count yet; events that were sent to it; and of those that came
     from it, those that were published here, wait to be, had come before, were refused for good or are of a type that is
     not received, or were lost there. Counts begin with each start of the gateway.
@@ -55,6 +56,12 @@ def status(*, connection: ConnectionOptions, json: AsJson = False) -> None:
 def shown(rows: Sequence[DomainInfo]) -> list[str]:
     """Return the lines about the foreign domains of a gateway: what is wrong, and a table."""
     return [*_problems(rows), *aligned(rows, _COLUMNS)] if rows else ["this server is no gateway to other domains"]
+
+
+def _link(row: DomainInfo) -> str:
+    if row.is_linked:
+        return f"through {', '.join(map(escaped, row.through))}" if row.through else "yes"
+    return "no" if row.is_in_turn else "standby"
 
 
 def _problems(rows: Sequence[DomainInfo]) -> Iterator[str]:

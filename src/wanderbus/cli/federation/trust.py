@@ -37,7 +37,7 @@ def trust(
     ] = None,
     distance_ms: Annotated[
         str | None,
-        typer.Option(metavar="NUMBER", help="Distance to it, for the method tree, or none to measure it."),
+        typer.Option(metavar="NUMBER", help="Length of the link to it, for the method tree, or none for 1."),
     ] = None,
     backbone: Annotated[
         bool | None,

@@ -10,7 +10,6 @@ A domain that nobody reaches keeps its place: the neighbour that lost it wants i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final
 
@@ -23,11 +22,11 @@ from wanderbus.channels.pending import Pending
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.methods.filter_bounds import check_filters
 from wanderbus.federation.methods.filter_method import Outputs, carried_outputs
-from wanderbus.federation.methods.link_states import LinkStates
-from wanderbus.federation.methods.spanning_tree import SpanningTree, spanning_tree
+from wanderbus.federation.methods.spanning_tree import SpanningTree
+from wanderbus.federation.methods.type_links import TypeLinks
 from wanderbus.federation.methods.wanted_interests import WantedInterests
 from wanderbus.federation.methods.widened_filters import Filters, WidenedFilters
-from wanderbus.federation.methods.wire import LINK_STATES_MAX, AnnouncedLink, LinkState, TreeAdopted, encode
+from wanderbus.federation.methods.wire import LinkState, TreeAdopted, encode
 from wanderbus.federation.routing_messages import (
     Neighbour,
     RoutingOutput,
@@ -36,15 +35,6 @@ from wanderbus.federation.routing_messages import (
     SendToDomain,
 )
 from wanderbus.machine import Output
-
-SETTLE_S: Final = 0.1
-"""Time between a change of links and the change of the tree: more changes often follow."""
-
-TELL_S: Final = 0.05
-"""Time between a change of the own links and the message of it, which has all changes until then."""
-
-PACE_S: Final = 1.0
-"""Shortest time between two changes of the tree: a link that comes and goes costs no more."""
 
 TREES_MAX: Final = 1 << 12
 """Trees of one type in one life of a gateway; epoch and number of a tree are the incarnation of its streams."""
@@ -66,14 +56,8 @@ class TypeTree:
         self._wanted = wanted
         self._epoch = epoch
         self._mode: InterestMode = mode
-        self._states = LinkStates(settings.name)
-        self._number = 0
+        self._links = TypeLinks(type, settings, epoch)
         self._trees = 0
-        self._linked: dict[str, None] = {}
-        self._tell_at: float | None = None
-        self._adopt_at: float | None = None
-        self._adopted_at = -math.inf
-        self._tree: SpanningTree | None = None
         self._branches: dict[str, _Branch] = {}
         """Neighbours in the tree."""
         self._tables = IncomingStreams()
@@ -86,16 +70,13 @@ class TypeTree:
 
     def begin(self, now: float) -> None:
         """Begin without a link."""
-        self._plan_to_tell(now)
+        self._links.begin(now)
 
     # Links --------------------------------------------------------------------------------------------------------
 
     def link_up(self, domain: str, now: float) -> Outputs:
         """Take a new link to a domain that may know the type, and tell it of all links."""
-        self._linked[domain] = None
-        self._plan_to_tell(now)
-        others = [each for each in self._states.all() if each.origin != self._own]
-        outputs: Outputs = [SendToDomain(domain, encode(each)) for each in others]
+        outputs = self._links.link_up(domain, now)
         if (branch := self._branches.get(domain)) is not None:
             outputs += self._invite(domain)
             if branch.is_begun:
@@ -104,66 +85,23 @@ class TypeTree:
 
     def link_down(self, domain: str, now: float) -> None:
         """Take the end of a link."""
-        self._linked.pop(domain, None)
         if (branch := self._branches.get(domain)) is not None:
             branch.source.outgoing.link_down(domain, is_dead=False)
         for each in [one for one in self._pending if one[0] == domain]:
             self._pending.drop(each)
-        self._plan_to_tell(now)
+        self._links.link_down(domain, now)
 
     def state_announced(self, domain: str, state: LinkState, now: float) -> Outputs:
         """Take the state of the links of some domain, and pass it on if it is new."""
-        known = self._states.of(state.origin)
-        if not self._states.is_new(state):
-            is_old = known is not None and (known.epoch, known.number) > (state.epoch, state.number)
-            return [SendToDomain(domain, encode(known))] if is_old and known is not None else []
-        if state.origin == self._own:
-            # A former life, or a neighbour that invents one, cannot speak of what is here.
-            if state.epoch > self._epoch or state.number > LINK_STATES_MAX // 2:
-                return [RoutingSuperseded(state.epoch)]
-            self._number = max(self._number, state.number)
-            self._plan_to_tell(now)
-            return []
-        self._states.put(state)
-        self._plan(now)
-        return self._flood(state, but=domain)
-
-    def _plan_to_tell(self, now: float) -> None:
-        if self._tell_at is None:
-            self._tell_at = now + TELL_S
-
-    def _tell_own_links(self, now: float) -> Outputs:
-        self._tell_at = None
-        self._number += 1
-        links = [self._announced(each) for each in self._linked]
-        state = LinkState(self._type, self._own, self._epoch, self._number, tuple(links))
-        self._states.put(state)
-        self._plan(now)
-        return self._flood(state)
-
-    def _announced(self, domain: str) -> AnnouncedLink:
-        neighbour = self._neighbour(domain)
-        return AnnouncedLink(domain, neighbour.distance, self._receives(domain), self._sends(domain))
-
-    def _flood(self, state: LinkState, but: str | None = None) -> Outputs:
-        payload = encode(state)
-        return [SendToDomain(each, payload) for each in self._linked if each != but]
+        return self._links.state_announced(domain, state, now)
 
     # The tree -----------------------------------------------------------------------------------------------------
 
-    def _plan(self, now: float) -> None:
-        if self._adopt_at is None:
-            self._adopt_at = max(now + SETTLE_S, self._adopted_at + PACE_S)
-
     def _adopt(self, now: float) -> Outputs:
-        """Find the tree over the known links, and begin to use it if it is another one."""
-        self._adopt_at = None
-        tree = spanning_tree(self._type, self._own, self._states.edges())
-        if self._tree is not None and tree.id == self._tree.id:
-            return []
+        """Begin to use the tree over the known links, which is another one."""
+        tree = self._links.tree
+        assert tree is not None, "it has just been found"
         self._retire()
-        self._tree = tree
-        self._adopted_at = now
         self._trees = min(self._trees + 1, TREES_MAX - 1)
         self._pending = Pending()
         self._branches = {each: self._new_branch(each, tree) for each in tree.neighbours}
@@ -186,7 +124,7 @@ class TypeTree:
         incarnation = self._epoch * TREES_MAX + self._trees
         receives = self._receives(domain)
         source = InterestSource(
-            Stream(tree.id, self._own), incarnation, self._mode, selects=lambda server, interest: receives
+            Stream(tree.id, self._settings.name), incarnation, self._mode, selects=lambda server, interest: receives
         )
         source.outgoing.expect(domain)
         return _Branch(source, WidenedFilters(self._type), (domain, Stream(tree.id, domain)))
@@ -195,7 +133,7 @@ class TypeTree:
         """Ask a neighbour in the tree for its position, which it may have sent before this domain had the tree."""
         assert self._tree is not None, "only a tree has branches"
         payload = encode(TreeAdopted(self._type, self._tree.id))
-        return [SendToDomain(domain, payload)] if domain in self._linked else []
+        return [SendToDomain(domain, payload)] if domain in self._links.linked else []
 
     def tree_adopted(self, domain: str, adopted: TreeAdopted, now: float) -> Outputs:
         """Send the own position again if the neighbour has come to the same tree."""
@@ -209,7 +147,7 @@ class TypeTree:
         outputs: Outputs = []
         unknown = [domain for domain, branch in self._branches.items() if not branch.is_known]
         for domain, branch in self._branches.items():
-            if not branch.is_begun and domain in self._linked and not any(each != domain for each in unknown):
+            if not branch.is_begun and domain in self._links.linked and not any(each != domain for each in unknown):
                 branch.is_begun = True
                 outputs += self._sent(branch.source.outgoing.link_up(domain, now))
         if not unknown and self._tree is not None:
@@ -336,20 +274,17 @@ class TypeTree:
         outputs: Outputs = []
         for branch in self._branches.values():
             outputs += self._sent(branch.source.repeat(now))
-        if self._tell_at is not None and self._tell_at <= now:
-            outputs += self._tell_own_links(now)
-        if self._adopt_at is not None and self._adopt_at <= now:
-            outputs += self._adopt(now)
-        return outputs
+        outputs += self._links.tell(now)
+        return outputs + self._adopt(now) if self._links.adopt(now) else outputs
 
     def repeat_at(self) -> float | None:
         """Return when :meth:`repeat` is due."""
-        times = [self._tell_at, self._adopt_at, *(each.source.repeat_at() for each in self._branches.values())]
+        times = [self._links.due_at(), *(each.source.repeat_at() for each in self._branches.values())]
         return min((each for each in times if each is not None), default=None)
 
     @property
-    def _own(self) -> str:
-        return self._settings.name
+    def _tree(self) -> SpanningTree | None:
+        return self._links.tree
 
     def _neighbour(self, domain: str) -> Neighbour:
         return self._settings.neighbours[domain]

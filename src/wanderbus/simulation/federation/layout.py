@@ -15,7 +15,7 @@ from wanderbus.subscription import EVERY_SUBJECT
 
 TYPES: Final = ("A", "B", "C", "D", "AA")
 """All subjects."""
-_NAMES: Final = ("alpha", "beta", "gamma", "delta", "omega")
+_NAMES: Final = ("alpha", "beta", "gamma", "delta", "omega", "sigma")
 _PARENTS: Final = {"AA": "A"}
 _GROUPS: Final = 8
 _KEY: Final = bytes(32)
@@ -50,7 +50,7 @@ class FederationLayout:
         self.sessions_move = False
         """True if sessions move between all domains."""
         self.domains: dict[str, SimulatedDomain] = {}
-        for name in _NAMES[: draw.choice([2, 2, 2, 3, 3, 4, 5])]:
+        for name in _NAMES[: self._count(draw)]:
             servers = tuple([f"{name[0]}{number}" for number in range(1, draw.choice([1, 2, 2, 3]) + 1)])
             gateways = draw.sample(servers, min(len(servers), draw.choice([1, 2, 2])))
             parents = _PARENTS if seed % 5 or draw.random() < 0.5 else {}
@@ -68,6 +68,18 @@ class FederationLayout:
             receives = frozenset([each for each, side in sides.items() if side in ("both", "receives")])
             source.sends = {**source.sends, target.name: sends}
             target.receives = {**target.receives, source.name: receives}
+
+    def _count(self, draw: Random) -> int:
+        """Return the number of domains."""
+        return draw.choice([2, 2, 2, 3, 3, 4, 5])
+
+    def is_linked(self, one: str, other: str) -> bool:
+        """Return whether two domains have gateways that may have a link."""
+        return True
+
+    def distance(self, one: str, other: str) -> float:
+        """Return the distance of two domains that may have a link."""
+        return 1.0
 
     @property
     def has_one_hierarchy(self) -> bool:
@@ -87,7 +99,10 @@ class FederationLayout:
         """Return what a server has to know of the federation."""
         others = [each for each in self.domains.values() if each is not domain]
         neighbours: Mapping[str, Neighbour] = {
-            each.name: Neighbour(domain.receives[each.name], domain.sends[each.name]) for each in others
+            each.name: Neighbour(
+                domain.receives[each.name], domain.sends[each.name], self.distance(domain.name, each.name)
+            )
+            for each in others
         }
         return FederationParameters(
             own=domain.name,
@@ -98,7 +113,7 @@ class FederationLayout:
                 [
                     ForeignDomain(
                         each.name,
-                        each.gateways,
+                        each.gateways if self.is_linked(domain.name, each.name) else (),
                         domain.receives[each.name],
                         domain.sends[each.name],
                         gives_sessions=self.sessions_move,

@@ -137,6 +137,10 @@ class FederatedNode(DomainNode):
                 yield f"{self.name} has {row['waiting']} events of {domain} that are not durable"
             if row["awaited"]:
                 yield f"{self.name} waits for the interest of {row['awaited']}"
-        for link in self._server_links:
-            if left := self._foreign_reports.unconsumed[link]:
-                yield f"{self.name} has consumed {left} messages of a foreign link too few"
+        if left := self.unconsumed:
+            yield f"{self.name} has consumed {left} messages of foreign links too few"
+
+    @property
+    def unconsumed(self) -> int:
+        """Return the number of messages of foreign links that have arrived, and are not consumed yet."""
+        return sum(abs(self._foreign_reports.unconsumed[link]) for link in self._server_links)
