@@ -293,14 +293,16 @@ def test_commands_and_the_file_of_the_page(tmp_path: Path, monkeypatch: pytest.M
     page = (Path(__file__).parents[2] / "docs" / "federation.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    wanderbus (federation (?!status).+)$", page, re.MULTILINE)
-    assert len(commands) == 13
-    for command in commands:
+    assert len(commands) == 16
+    third = ["federation init gamma/federation.toml --name gamma.example --gateway g1=127.0.0.3:5900"]
+    for command in [*third, "federation card gamma/federation.toml > gamma.card", *commands]:
         words, _, target = command.partition(" > ")
         assert run(words.split()) == 0
         shown = capsys.readouterr().out
         if target:
             Path(target).write_text(shown)
     alpha, beta = (read_federation(Path(name, "federation.toml")) for name in ("alpha", "beta"))
+    assert (alpha.sends("gamma.example"), len(alpha.links_of("a1"))) == (frozenset({"Departure"}), 1)
     assert alpha.sends("beta.example") >= beta.receives("alpha.example") == frozenset({"Departure"})
     (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     Path("page.toml").write_text(text)
