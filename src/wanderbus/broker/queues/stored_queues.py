@@ -27,7 +27,7 @@ class StoredEvents:
         self.rows: dict[EventId, EventRow] = {}
         self._changed: dict[EventId, EventRow | None] = {}
         self._returned: set[EventId] = set()
-        """Events that were added again since the last call of :meth:`changes`: a row of them may be stored."""
+        """Events that were removed and added again since the last call of :meth:`changes`: a row may be stored."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -37,14 +37,15 @@ class StoredEvents:
         return ((str(identity), row) for identity, row in self.rows.items())
 
     def add(self, row: EventRow) -> None:
-        """Add an event."""
+        """Add an event; it may have waited here before."""
+        if row.id in self._changed:
+            self._returned.add(row.id)
         self.rows[row.id] = self._changed[row.id] = row
 
     def add_past(self, row: EventRow) -> EventRow:
         """Return the row of an event that waits in one more session; it may wait here already, or have waited here."""
         if (known := self.rows.get(row.id)) is None:
             row.sessions = 0
-            self._returned.add(row.id)
             self.add(row)
             known = row
         known.sessions += 1
@@ -64,7 +65,6 @@ class StoredEvents:
         for row in rows:
             if row.id not in self.rows:
                 row.sessions = 0
-                self._returned.add(row.id)
                 self.add(row)
 
     def tidy(self, identities: Iterable[EventId]) -> None:
