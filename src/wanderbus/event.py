@@ -11,6 +11,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
@@ -33,6 +34,8 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=limits.NUMBER_MAX)]
 """An epoch, or a number within one; the decoder refuses any other integer."""
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_INCARNATIONS_REMEMBERED: Final = 256
+"""Incarnations whose text is remembered: the ids of many events have the same few."""
 _EVENT_ID: Final = re.compile(
     r"(?P<origin>.+)-(?P<incarnation>0|[1-9a-z][0-9a-z]{0,12})-(?P<number>0|[1-9][0-9]{0,18})", re.DOTALL
 )
@@ -277,6 +280,7 @@ def _reason_against(value: object) -> str | None:
     return None
 
 
+@lru_cache(_INCARNATIONS_REMEMBERED)
 def _base36(number: int) -> str:
     digits = ""
     while True:
