@@ -37,10 +37,15 @@ class ServerReaders:
         """Send what the window allows; ``newest`` is the last number of the session."""
         whole = link.whole
         assert whole is not None
-        self._send_events(queue, link, whole)
-        if whole.sent >= newest or not self._windows.has_room(link, whole):
-            return
-        # A number is missing: its event was dropped, or waits for no subscription any more.
+        while whole.sent < newest and self._windows.has_room(link, whole):
+            if (event := queue.waiting(whole.sent + 1)) is None:
+                # A number is missing: its event was dropped, or waits for no subscription any more.
+                self._send_items(queue, link, whole)
+                return
+            self._send_event(link, whole, event)
+
+    def _send_items(self, queue: SessionQueue, link: Link, whole: OpenReader) -> None:
+        """Send gaps, and the events between them."""
         heads = _heads(queue, whole.sent)
         while heads and self._windows.has_room(link, whole):
             gaps: list[SessionHead] = []
@@ -56,11 +61,6 @@ class ServerReaders:
             elif event is not None:
                 self._send_event(link, whole, event)
             _pass(queue, heads, whole.sent)
-
-    def _send_events(self, queue: SessionQueue, link: Link, whole: OpenReader) -> None:
-        """Send the events that directly follow what was sent: usually all of them."""
-        while (event := queue.waiting(whole.sent + 1)) is not None and self._windows.has_room(link, whole):
-            self._send_event(link, whole, event)
 
     def _send_event(self, link: Link, whole: OpenReader, event: Queued) -> None:
         data = event.event
