@@ -33,7 +33,9 @@ class GroupLoads:
         group = self._channels.ordered_group(subject)
         self._events[group] += 1
         self._bytes[group] += len(acceptance.event)
-        self._notifications[group] += sum(each.user in self._servers for each in delivery.notified)
+        for each in delivery.notified:
+            if each.user in self._servers:
+                self._notifications[group] += 1
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Yield a row for each group with events."""
