@@ -22,12 +22,14 @@ def apply_arrived(state: BrokerState, offset: int, record: records.Arrived) -> N
         state.leaders.put(arrival.leader, LeaderRow(arrival.epoch, arrival.number, arrival.id))
     if delivery.steps:
         state.patterns.take(offset, arrival.id, record)
-    state.count_restricted(delivery.restricted)
+    if delivery.restricted:
+        state.count_restricted(delivery.restricted)
     for notified, leaving, reason in displacing(delivery):
         # A session that was moved here may have brought the same event along.
         event = state.events.add_past(EventRow(arrival.id, record.at_us, bytes(arrival.event)))
         state.enqueue(notified, event, 0, leaving, reason)
-    drop_each(state, delivery.dropped)
+    if delivery.dropped:
+        drop_each(state, delivery.dropped)
 
 
 def apply_arrivals_lost(state: BrokerState, record: records.ArrivalsLost) -> None:
