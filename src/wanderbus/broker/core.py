@@ -158,7 +158,7 @@ class Broker:
         below = Hierarchy({}).below if channels is None else channels.below
         state, servers = basics.state, basics.servers
         work = FilterWork(basics.config, lambda: state.wall_us, servers.users)
-        matcher = Matcher(kernel, work, None if channels is None else channels.lineage)
+        matcher = Matcher(kernel, work, channels.lineage if channels is not None and channels.parents else None)
         pieces = LeaderPieces(self._questions, self._on_input)
         leaderships = Leaderships(state, channels)
         seams = Seams(basics, leaderships)
