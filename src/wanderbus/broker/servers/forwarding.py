@@ -68,7 +68,7 @@ class Forwarding:
             return Rejected(f"{leader} leads the channel of {subject!r}, not {here}; compare the domain files")
         if refusal := permission_refusal(source, offered, now):
             return refusal
-        if self._request(source) is None and self._bytes_of[link.key] >= FORWARDED_BYTES_MAX:
+        if self._bytes_of[link.key] >= FORWARDED_BYTES_MAX and self._request(source) is None:
             reason = "too many events wait for the servers that lead their channels; try again later"
             return Rejected(reason, "forwarded_bytes_max")
         return offered.rejected
@@ -114,10 +114,10 @@ class Forwarding:
         forwarded = self._take(given.request)
         if (link := self._links.get(forwarded.link)) is not None:
             self._pass_on(link, forwarded, given)
-        is_foreign = self._servers.is_foreign(forwarded.publish.user)
-        is_refused = given.id is None and outbox_orders.holds_back(given.limit, is_foreign=is_foreign)
-        if is_refused and forwarded.is_outbox:
-            self._hold_back(forwarded, str(given.limit), is_foreign=is_foreign)
+        if given.id is None and forwarded.is_outbox:
+            is_foreign = self._servers.is_foreign(forwarded.publish.user)
+            if outbox_orders.holds_back(given.limit, is_foreign=is_foreign):
+                self._hold_back(forwarded, str(given.limit), is_foreign=is_foreign)
 
     def _pass_on(self, link: Link, forwarded: ForwardedPublish, given: PublishAnswered) -> None:
         number, is_outbox = forwarded.number, forwarded.is_outbox

@@ -114,6 +114,8 @@ class PeerEvents:
     def on_input(self, given: OfPeers) -> None:
         """Take an input about other servers."""
         match given:
+            case PublishAnswered() | LeaderTrouble():
+                self.forwarding.take(given)
             case LeaderEventsLost():
                 self._arrivals.lose(given)
             case DomainEventsLost():
@@ -124,8 +126,6 @@ class PeerEvents:
                 self._arrivals.rewind(given)
                 if given.is_own:
                     self._rollback.found_by(given.leader)
-            case PublishAnswered() | LeaderTrouble():
-                self.forwarding.take(given)
             case _:
                 self._links.pace.note(SERVERS)
                 if self.decentralised is not None:
