@@ -219,10 +219,9 @@ class ServerLinks:
     def _check(self, batch: list[Input]) -> None:
         most = self._config.message_bytes_max
         for given in batch:
-            if isinstance(given, SendOnServerLink) and len(given.payload) > most:
-                size = len(given.payload)
+            if type(given) is SendOnServerLink and (size := len(given.payload)) > most:
                 raise LimitExceeded(f"a message has {size} bytes, at most {most} can be sent", "message_bytes_max")
-            if isinstance(given, ConnectServer) and given.server not in self._addresses:
+            if type(given) is ConnectServer and given.server not in self._addresses:
                 raise ConfigurationError(f"server {given.server!r} is not another server of the domain; name one")
 
     def _on_request(self, given: Input, now: float) -> None:
@@ -496,13 +495,13 @@ class ServerLinks:
         """Pass on the outputs of the endpoint, and report confirmed own links before their first messages."""
         for output in outputs:
             match output:
-                case SendDatagram() | SetTimer() | CancelTimer():
-                    self._parts.emit(output)
                 case MessageReceived(local_id=local_id, payload=payload):
                     own = self._answered.get(local_id)
                     link = self._confirm(own, now) if own else self._by_id.get(local_id)
                     if link is not None:
                         self._parts.emit(ServerMessageReceived(link.number, link.server, payload))
+                case SendDatagram() | SetTimer() | CancelTimer():
+                    self._parts.emit(output)
                 case ConnectionFailed(local_id=local_id, reason=reason):
                     self._on_lost(local_id, reason, now)
                 case ConnectionReset(local_id=local_id):

@@ -74,6 +74,9 @@ FIRST_LINK: Final = 2**48
 OfLinks = ServerLinkOpened | ServerLinkClosed | ServerMessageReceived
 """Reports of the links about other servers."""
 
+ForLinks = ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink
+"""Requests of the parts to the links, of this domain or of others."""
+
 _DEVICE: Final = "server"
 _PREFIXES: Final = (INTEREST_PREFIX, CAUSAL_PREFIX)
 
@@ -251,7 +254,7 @@ class ServerTraffic:
                 self._parts.emit(output)
             elif isinstance(output, AskServers):
                 for_far.append(output)
-            elif isinstance(output, ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink):
+            elif isinstance(output, ForLinks):
                 if _is_far(output):
                     for_far.append(output)
                 else:
@@ -301,8 +304,10 @@ class ServerTraffic:
         self._parts.give(SERVER_LINKS, reports)
 
 
-def _is_far(request: ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink) -> bool:
+def _is_far(request: ForLinks) -> bool:
     """Return whether a request is one to the links to servers of other domains."""
-    if isinstance(request, ConnectServer | DisconnectServer):
-        return "/" in request.server
-    return request.link >= FIRST_FAR_LINK
+    match request:
+        case SendOnServerLink(link=link) | CloseServerLink(link=link):
+            return link >= FIRST_FAR_LINK
+        case ConnectServer(server=server) | DisconnectServer(server=server):
+            return "/" in server
