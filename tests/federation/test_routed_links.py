@@ -18,6 +18,7 @@ from wanderbus.federation.routed.messages import (
     PassedTaken,
     RoutedCalled,
     RoutedCarried,
+    RoutedProbed,
     StateAnnounced,
     decode_end,
     decode_hop,
@@ -25,9 +26,16 @@ from wanderbus.federation.routed.messages import (
     encode_hop,
 )
 from wanderbus.federation.routed.passing import MESSAGE_BYTES, SENDER_BYTES_MAX, WAITING_BYTES_MAX, PassedOn
-from wanderbus.federation.routed.tree_paths import STATES_AT_ONCE
-from wanderbus.federation.routing_messages import Neighbour
-from wanderbus.peers.messages import CloseServerLink, ConsumedOnServerLink, ServerLinkClosed
+from wanderbus.federation.routed.tree_paths import STATES_AT_ONCE, TreePaths
+from wanderbus.federation.routing_lives import LIVES_AT_ONCE_MAX
+from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
+from wanderbus.federation.shared_links import PASSED_BYTES_MAX
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    ConsumedOnServerLink,
+    ServerLinkClosed,
+    ServerMessageReceived,
+)
 
 SOON_S = 3.0
 """Time after which the trees and links are as the direct links permit."""
@@ -196,10 +204,16 @@ def test_a_message_of_a_type_that_one_neighbour_does_not_share_is_not_passed_on(
         assert sum(carried(payload) for _, _, payload in world.sent) == passed
 
 
-def test_no_path_through_a_domain_that_is_trusted_with_less() -> None:
+@pytest.mark.parametrize(
+    ("between", "there"),
+    [
+        (Neighbour(frozenset("TU"), frozenset("T")), Neighbour(frozenset("TU"), frozenset("TU"))),
+        (Neighbour(frozenset("T"), frozenset("T")), Neighbour(frozenset("TU"), frozenset("T"))),
+    ],
+)
+def test_no_path_through_a_domain_that_is_trusted_with_less(between: Neighbour, there: Neighbour) -> None:
     settings = settings_of("abc", ("T", "U"))
-    less = Neighbour(frozenset("TU"), frozenset("T"))
-    settings["a"] = msgspec.structs.replace(settings["a"], neighbours={**settings["a"].neighbours, "b": less})
+    settings["a"] = msgspec.structs.replace(settings["a"], neighbours={"b": between, "c": there})
     world = RoutedWorld(settings)
     world.link("ab", "bc")
     world.run(SOON_S)
@@ -216,12 +230,54 @@ def test_a_link_is_refused_on_a_path_that_the_tree_does_not_have() -> None:
 
 
 def test_a_link_is_refused_where_there_is_a_direct_one() -> None:
-    world = chain()
-    world.link("ac")
+    world = RoutedWorld(settings_of("abc", lengths={"ac": 9.0}))
+    world.link("ab", "bc", "ac")
     world.run(SOON_S)
-    before = world.open_links("c")
     world.inject("b", "c", encode_hop(Passed("T", ("a", "b", "c"), 2, encode_end(RoutedCalled(LinkId(9, 9))))))
-    assert world.open_links("c") == before
+    assert world.open_links("c") == {}
+
+
+def test_a_link_is_refused_of_the_domain_that_has_to_wait_for_one() -> None:
+    world = chain()
+    before = world.open_links("a")
+    world.inject("b", "a", encode_hop(Passed("T", ("c", "b", "a"), 2, encode_end(RoutedCalled(LinkId(9, 9))))))
+    assert world.open_links("a") == before
+
+
+def test_messages_on_another_path_than_that_of_their_link_are_ignored() -> None:
+    world = RoutedWorld(settings_of("abcd", lengths={"ad": 9.0}))
+    world.link("ab", "bc", "cd", "ad")
+    world.run(SOON_S)
+    end = world.routed["a"]._of_domain["c"]
+    world.inject("d", "c", encode_hop(Passed("T", ("a", "d", "c"), 2, encode_end(RoutedCarried(end.id, 1, b"x")))))
+    world.run(1.0)
+    world.send("a", "c", b"one")
+    world.run(1.0)
+    assert world.received("c") == [b"one"]
+
+
+def test_messages_on_a_former_link_are_consumed_and_ignored() -> None:
+    world = chain()
+    end, consumed = world.routed["a"]._of_domain["c"], world.consumed["c"]
+    payload = encode_hop(Passed("T", ("a", "b", "c"), 2, encode_end(RoutedCarried(end.id, 1, b"x"))))
+    world.at_links("c", ServerMessageReceived(1_000_000, "b/g", payload))
+    assert (world.received("c"), world.consumed["c"]) == ([], consumed + 1)
+
+
+def test_a_message_that_is_too_large_to_be_passed_on_is_lost() -> None:
+    world = chain()
+    world.send("a", "c", bytes(PASSED_BYTES_MAX))
+    world.run(1.0)
+    assert max(len(payload) for _, _, payload in world.sent) <= PASSED_BYTES_MAX
+    assert any(isinstance(each, ServerLinkClosed) and "lost" in each.reason for each in world.reports["c"])
+
+
+def test_an_end_that_has_finished_with_more_than_was_sent() -> None:
+    world = chain()
+    end = world.routed["a"]._of_domain["c"]
+    world.inject("b", "a", encode_hop(Passed("T", ("c", "b", "a"), 2, encode_end(RoutedProbed(end.id, 0, 5)))))
+    (closed,) = [each for each in world.reports["a"] if isinstance(each, ServerLinkClosed)]
+    assert closed.reason == "messages are finished that were never sent"
 
 
 def test_senseless_messages_of_another_end_close_the_link_to_no_neighbour() -> None:
@@ -270,6 +326,26 @@ def test_messages_that_the_next_domain_has_are_not_counted_any_more() -> None:
     assert any(isinstance(decode_hop(payload), PassedTaken) for _, _, payload in world.sent)
 
 
+def test_a_domain_passes_on_no_more_than_may_wait() -> None:
+    world = chain()
+    payload = encode_hop(Passed("T", ("a", "b", "c"), 1, encode_end(RoutedCarried(LinkId(1, 1), 1, bytes(100_000)))))
+    world.sent.clear()
+    for _ in range(60):
+        world.inject("a", "b", payload)
+    assert sum(carried(payload) for _, _, payload in world.sent) == SENDER_BYTES_MAX // 100_300
+    world.unlink("bc")
+    assert world.routed["b"]._passed._of["a"] == 0
+
+
+def test_a_path_whose_names_are_too_long_is_not_used() -> None:
+    names = [f"{place:03}{'x' * 247}" for place in range(70)]
+    shared = Neighbour(frozenset("T"), frozenset("T"))
+    paths = TreePaths(RoutingSettings("own", dict.fromkeys(names, shared), "tree"), 1, 0)
+    paths._paths["T"] = {names[place]: ("own", *names[: place + 1]) for place in range(70)}
+    assert paths.path_by("T", names[60]) is not None
+    assert paths.path_by("T", names[69]) is None
+
+
 def test_every_message_of_the_direct_links_is_consumed() -> None:
     world = chain()
     world.send("a", "c", *[b"x"] * 50)
@@ -301,6 +377,26 @@ def test_a_later_life_that_others_know_is_followed() -> None:
     world.link("bc")
     world.run(SOON_S)
     assert set(world.open_links("a")) == {"c"}
+
+
+def test_a_senseless_state_of_links_closes_the_link_to_the_domain_that_it_is_of() -> None:
+    world = chain()
+    world.inject("b", "c", announced("x", 300, 1, "y", "y"))
+    assert world.closed == []
+    world.inject("b", "c", announced("b", 10_000, 1, "y", "y"))
+    assert [name for name, _ in world.closed] == ["c"]
+
+
+def test_later_lives_that_others_invent_are_followed_rarely() -> None:
+    world = chain()
+    epochs = [1_000 * each for each in range(1, 15)]
+    for each in epochs:
+        world.inject("b", "c", announced("c", each, 1))
+    followed = world.routed["c"]._paths._epoch
+    assert epochs[int(LIVES_AT_ONCE_MAX) - 1] < followed < epochs[int(LIVES_AT_ONCE_MAX) + 1]
+    world.run(60.0)
+    assert world.routed["c"]._paths._epoch > epochs[-1]
+    assert set(world.open_links("c")) == {"a"}
 
 
 def test_states_of_links_that_come_too_often_close_the_link() -> None:

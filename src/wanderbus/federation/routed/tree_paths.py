@@ -145,9 +145,7 @@ class TreePaths:
 
     def _begin_again(self, now: float) -> None:
         """Number the own states in a life after the one that others know, not too often: somebody may lie."""
-        if self._superseded < self._epoch:
-            self._again_at = None
-        elif self._lives.take(now):
+        if self._lives.take(now):
             self._again_at = None
             self._epoch = epoch_of(self._life, self._place, self._superseded)
             for each in self._types.values():
