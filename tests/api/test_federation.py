@@ -6,9 +6,12 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
 import wanderbus
 from tests.api.federated_domains import FederatedDomains
 from tests.api.world import SUBJECT, nothing_more, numbers, run, service
+from wanderbus.federation.routing_messages import METHODS, Method
 from wanderbus.parameters.broker import BrokerConfig
 
 NAMES = ("alpha.test", "beta.test", "gamma.test")
@@ -45,6 +48,30 @@ def test_s01_events_reach_subscribers_of_all_domains_once_and_in_order(tmp_path:
                 await nothing_more(reader)
             rows = {row["domain"]: row for row in service(servers["alpha.test"]).machine.federation_rows()}
             assert {name: row["sent"] for name, row in rows.items()} == {"beta.test": 25, "gamma.test": 25}
+
+    run(story())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_m05_subscribers_receive_the_same_by_each_method(tmp_path: Path, method: Method) -> None:
+    """Alpha and beta have no link of their own with the method tree."""
+    apart = [frozenset(NAMES[:2])] if method == "tree" else []
+    domains = FederatedDomains(tmp_path, NAMES, method=method, apart=apart)
+
+    async def story() -> None:
+        async with domains.servers() as servers, AsyncExitStack() as stack:
+            readers = []
+            for name, wanted in zip(NAMES, ("n < 4", "n >= 2", "n == 1 or n > 7"), strict=True):
+                agent = await stack.enter_async_context(domains.agent(name))
+                readers.append(await stack.enter_async_context(agent.subscribe(SUBJECT, wanted)))
+            for each in servers.values():
+                await settled(each, 2)
+            bob = await stack.enter_async_context(domains.agent("alpha.test", "bob"))
+            for number in range(10):
+                await bob.publish(SUBJECT, {"n": number})
+            for reader, expected in zip(readers, ([0, 1, 2, 3], [*range(2, 10)], [1, 8, 9]), strict=True):
+                assert await numbers(reader, len(expected)) == expected
+                await nothing_more(reader)
 
     run(story())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -346,3 +347,31 @@ def test_the_link_that_published_for_a_domain_is_forgotten_with_the_link_to_the_
     gateway = domains.nodes["b1"].member._gateway
     assert gateway is not None
     assert list(gateway._publishing.values()) == ["alpha"]
+
+
+FOUR = {"alpha": ["a1"], "beta": ["b1"], "gamma": ["g1"], "delta": ["d1"]}
+CHAIN = ("beta", "alpha", "delta", "gamma")
+"""Domains of which each has a link to the next one alone."""
+
+
+def messages_of_a_move(method: Method) -> int:
+    """Return the number of messages on links after a user has come to another domain and left the former one."""
+    sent: list[bytes] = []
+    linked = {frozenset(each) for each in pairwise(CHAIN)}
+    pairs = {frozenset((one, other)) for one in FOUR for other in FOUR if one != other}
+    domains = Domains(FOUR, method=method, apart=pairs - linked if method == "tree" else (), on_sent=sent.append)
+    former = domains.subscriber("b1", "former", "T", "x == 3")
+    probes = len(sent)
+    domains.wait(40.0)
+    probes = len(sent) - probes
+    sent.clear()
+    domains.device("g1", "present").subscribe("T", "x == 3")
+    domains.wait(19.0)
+    former.unsubscribe_all()
+    domains.wait()
+    assert domains.problems() == []
+    return len(sent) - probes
+
+
+def test_m04_a_move_costs_more_messages_than_with_a_rendezvous() -> None:
+    assert messages_of_a_move("tree") > messages_of_a_move("rendezvous")
