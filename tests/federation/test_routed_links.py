@@ -208,7 +208,7 @@ def test_a_message_of_a_type_that_one_neighbour_does_not_share_is_not_passed_on(
     ("between", "there"),
     [
         (Neighbour(frozenset("TU"), frozenset("T")), Neighbour(frozenset("TU"), frozenset("TU"))),
-        (Neighbour(frozenset("T"), frozenset("T")), Neighbour(frozenset("TU"), frozenset("T"))),
+        (Neighbour(frozenset("T"), frozenset("TU")), Neighbour(frozenset("TU"), frozenset("T"))),
     ],
 )
 def test_no_path_through_a_domain_that_is_trusted_with_less(between: Neighbour, there: Neighbour) -> None:

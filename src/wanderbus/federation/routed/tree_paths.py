@@ -125,14 +125,14 @@ class TreePaths:
     def path_by(self, type: str, domain: str) -> TreePath | None:
         """Return the path to a domain along the tree of a type; None if there is none.
 
-        The first domain on it has to be one to which all goes that goes to the other end.
+        All that goes to the other end and comes from there may go to the first domain on it and come from that, too.
         """
         found = self._paths.get(type, {}).get(domain)
         neighbours = self._settings.neighbours
         if found is None or len(found) < 3 or domain not in neighbours or found[1] not in neighbours:
             return None
         there, hop = neighbours[domain], neighbours[found[1]]
-        if type not in there.shared or not (there.sends <= hop.sends and there.receives <= hop.shared):
+        if type not in there.shared or not (there.sends <= hop.sends and there.receives <= hop.receives):
             return None
         if sum(len(each.encode()) + 5 for each in found) > PATH_BYTES_MAX:
             return None
