@@ -33,6 +33,7 @@ from wanderbus.federation.shared_links import PASSED_BYTES_MAX
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConsumedOnServerLink,
+    SendOnServerLink,
     ServerLinkClosed,
     ServerMessageReceived,
 )
@@ -115,6 +116,7 @@ def test_a_lost_message_closes_the_link_at_both_ends() -> None:
     world.send("a", "c", b"lost")
     world.run(0.1)
     world.on_sent = lambda source, target, payload: True
+    world.request("a", SendOnServerLink(former, b"behind"))
     world.run(SOON_S)
     assert world.received("c") == []
     reasons = [each.reason for each in world.reports["a"] if isinstance(each, ServerLinkClosed)]
@@ -123,6 +125,14 @@ def test_a_lost_message_closes_the_link_at_both_ends() -> None:
     world.send("a", "c", b"one", b"two")
     world.run(1.0)
     assert world.received("c") == [b"one", b"two"]
+
+
+def test_a_last_message_that_is_lost_closes_the_link() -> None:
+    world = chain()
+    world.on_sent = lambda source, target, payload: not (source == "b" and carried(payload))
+    world.send("a", "c", b"lost")
+    world.run(SOON_S)
+    assert [each.reason for each in world.reports["c"] if isinstance(each, ServerLinkClosed)] == ["a message was lost"]
 
 
 def test_the_end_of_a_link_whose_other_end_is_silent() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 
 import msgspec
 import pytest
 
 from tests.simulation.noticing import is_noticed
-from tests.simulation.tree_scenario import SHAPES, TreeScenario
+from tests.simulation.tree_scenario import SHAPES, TreeLayout, TreeScenario
 from wanderbus.federation.methods import spanning_tree
 from wanderbus.federation.routed.links import RoutedLinks
+from wanderbus.simulation.federation.moving_scenario import MovingScenario
 
 SEEDS = (1, 2, 3, 4, 7, 9, 14)
 Patch = pytest.MonkeyPatch
@@ -22,6 +24,23 @@ def test_m04_every_promise_holds_in_chains_rings_and_stars() -> None:
     assert {seed % len(SHAPES) for seed in SEEDS} == set(range(len(SHAPES)))
     for field, least in (("passed", 2_000), ("imported", 800), ("crashes", 10), ("partitions", 10), ("takeovers", 1)):
         assert sum(each.counts[field] for each in results) > least, field
+
+
+class MovingTreeScenario(MovingScenario):
+    """Sessions move between domains, most of which have no link of their own."""
+
+    method = "tree"
+
+    def _make_layout(self, seed: int, draw: Random) -> TreeLayout:
+        layout = TreeLayout(seed, draw)
+        layout.sessions_move = True
+        return layout
+
+
+def test_sessions_move_between_domains_without_a_link() -> None:
+    results = [MovingTreeScenario.run_seed(seed) for seed in (2, 9)]
+    assert [each.problems for each in results] == [[], []]
+    assert sum(each.counts["moves"] for each in results) >= 5
 
 
 def find_the_longest_tree(patch: Patch) -> None:
