@@ -8,8 +8,10 @@ import pytest
 from wanderbus.broker.sessions.handover_messages import (
     AwaitedEffective,
     AwaitSession,
+    FenceSession,
     ForgetAwaited,
     Head,
+    HeadFound,
     HeadWanted,
     ImportSession,
     MoveSession,
@@ -17,8 +19,21 @@ from wanderbus.broker.sessions.handover_messages import (
     SessionMoveEnded,
     SessionQuestion,
 )
-from wanderbus.broker.state.exported_session import ExportedSession, encode_export
-from wanderbus.broker.state.rows import AwaitedRow, EventRow, SessionRow, SubscriptionRow, session_key
+from wanderbus.broker.state.exported_session import (
+    ExportedPublisher,
+    ExportedSession,
+    encode_export,
+    encode_publishers,
+)
+from wanderbus.broker.state.rows import (
+    AwaitedRow,
+    DeviceRow,
+    EventRow,
+    PublisherRow,
+    SessionRow,
+    SubscriptionRow,
+    session_key,
+)
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.event import Event, EventId
@@ -63,14 +78,14 @@ LINK = FIRST_FAR_LINK
 
 
 class Server:
-    """A server that is alone in its domain, with the foreign domain ``other`` and a third one, gamma."""
+    """A server of a domain with the foreign domain ``other`` and a third one, gamma; ``beside`` it are further ones."""
 
-    def __init__(self, own: str, other: str, *, trusts: bool = True) -> None:
+    def __init__(self, own: str, other: str, *, trusts: bool = True, beside: tuple[str, ...] = ()) -> None:
         types = frozenset({"T"})
         self.state = BrokerState(f"{own[0]}1", 100)
         known = FarDomain(types, types, gives_sessions=trusts, takes_sessions=trusts)
         domains = FarDomains(own, {other: known, "gamma": FarDomain(types, frozenset())}, f"{own[0]}1")
-        self.handovers = SessionHandovers((), (), self.state, own, domains=domains)
+        self.handovers = SessionHandovers(beside, beside, self.state, own, domains=domains)
         self.peer = f"{other}/{other[0]}1"
 
     def give(self, *inputs: Input | Output) -> list[Input | Output]:
@@ -105,13 +120,17 @@ def offer(move: Move = MOVE, *wanted: Subscription) -> list[Message]:
     return [*parts_of(move, "offer", encode_offer(wanted or (WANTED,)))]
 
 
-def export(*, event: str = "alpha/a1", source: str = "alpha/a1") -> list[Message]:
+def export(
+    *, event: str = "alpha/a1", source: str = "alpha/a1", published: PublisherRow | None = None
+) -> list[Message]:
     exported = ExportedSession(
-        session=SessionRow(USER, "default", 1, owner_epoch=MOVE.owner_epoch, subscriptions=[WANTED.id]),
+        session=SessionRow(
+            USER, "default", 1, owner_epoch=MOVE.owner_epoch, subscriptions=[WANTED.id], devices=["phone"]
+        ),
         subscriptions=(SubscriptionRow(WANTED, 1),),
         ended=(),
-        devices=(),
-        publishers=(),
+        devices=(DeviceRow(USER, "phone", "default", 1),),
+        publishers=() if published is None else (ExportedPublisher("phone", outbox=False, row=published),),
         events=(EventRow(EventId(event, 1, 5), 1, encode_event(Event("T", {"x": 5}))),),
         blocks=(),
         source=source,
@@ -162,7 +181,43 @@ def test_l05_the_source_asks_the_servers_of_the_target_then_its_own_and_then_fen
     (asked,) = heads_of(server.give(ServersFound("beta", "", ("b1",), "b1")))
     assert (asked.wanted_by, asked.wanted) == ("beta", ())
     (own,) = server.say(HeadAnswered(asked.request, Head(EventId("b1", 5, 40))))
-    assert own == HeadWanted("a1", asked.request + 1, "beta", wanted.filters)
+    assert own == HeadWanted("a1", asked.request + 1, "beta", wanted.filters, user=move.user, pauses=move.session)
+
+
+def asked_here(server: Server) -> HeadWanted:
+    """The question to the own broker of a session that is about to leave."""
+    server.give(ServerLinkOpened(LINK - 1, "a2", is_ours=False))
+    (part,) = answers(started(server))
+    server.say(MoveReady(part.move, 2))  # type: ignore[union-attr]
+    (asked,) = heads_of(server.give(ServersFound("beta", "", ("b1",), "b1")))
+    (own,) = server.say(HeadAnswered(asked.request, Head(EventId("b1", 5, 40))))
+    assert isinstance(own, HeadWanted)
+    return own
+
+
+def test_l05_other_servers_here_are_asked_once_they_have_answered_all_that_the_session_has_published() -> None:
+    server = Server("alpha", "beta", beside=("a2",))
+    own = asked_here(server)
+    server.give(ServerLinkClosed(LINK - 1, "a2", "test"))
+    assert heads_of(server.give(ServerLinkOpened(LINK - 2, "a2", is_ours=False))) == []
+    (asked,) = heads_of(server.give(HeadFound("a1", own.request, Head(EventId("a1", 5, 7)))))
+    assert (asked.wanted_by, asked.user) == ("beta", USER)
+    server.give(ServerLinkClosed(LINK - 2, "a2", "test"))
+    assert heads_of(server.give(ServerLinkOpened(LINK - 3, "a2", is_ours=False))) == [asked]
+    head = Head(EventId("a2", 5, 9), answers=encode_publishers({"a": PublisherRow(1)}))
+    payload = encode(HeadAnswered(asked.request, head))[1:]
+    outputs = server.give(ServerMessageReceived(LINK - 3, "a2", payload))
+    assert [each.heads for each in outputs if isinstance(each, FenceSession)] == [(head,)]
+    assert heads_of(outputs) == []
+
+
+def test_a_server_here_that_says_more_than_its_answers_is_refused() -> None:
+    server = Server("alpha", "beta", beside=("a2",))
+    own = asked_here(server)
+    (asked,) = heads_of(server.give(HeadFound("a1", own.request, Head(EventId("a1", 5, 7)))))
+    head = Head(EventId("a2", 5, 9), answers=encode_publishers({"a": PublisherRow(1, number=5)}))
+    payload = encode(HeadAnswered(asked.request, head))[1:]
+    assert "answers to publishes" in closed(server.give(ServerMessageReceived(LINK - 1, "a2", payload)))
 
 
 def test_l05_a_third_domain_is_asked_if_its_events_come_here_and_there() -> None:
@@ -289,6 +344,19 @@ def test_an_export_that_is_awaited_is_imported() -> None:
     assert any(isinstance(each, ImportSession) for each in server.say(*export()))
 
 
+@pytest.mark.parametrize(
+    "row", [PublisherRow(1, number=5), PublisherRow(1, elsewhere={1: EventId("b1", 1, 5)})], ids=["number", "own id"]
+)
+def test_another_domain_says_nothing_of_publishes_but_its_answers(row: PublisherRow) -> None:
+    server = Server("beta", "alpha")
+    awaiting(server)
+    server.open()
+    assert "says more of publishes" in closed(server.say(*export(published=row)))
+    server.open()
+    answered = PublisherRow(1, elsewhere={1: EventId("alpha/a1", 1, 5)})
+    assert any(isinstance(each, ImportSession) for each in server.say(*export(published=answered)))
+
+
 def test_an_export_that_nobody_awaits_is_refused() -> None:
     server = Server("beta", "alpha")
     server.open()
@@ -311,11 +379,12 @@ def test_a_server_of_another_domain_may_not_ask_about_devices_and_sessions(messa
 
 
 def test_the_end_of_the_log_is_told_once_what_is_sent_there_is_wanted() -> None:
-    """The target's domain cannot want here what is not sent to it."""
+    """The target's domain cannot want here what is not sent to it, and learns nothing of the publishes of a user."""
     server = Server("beta", "alpha")
     server.open()
     filters = (NumberedFilter(0, "T", "x > 1"), NumberedFilter(1, "U", "x > 1"))
-    outputs = server.say(HeadAsked(3, None, "gamma", filters), HeadAsked(4, None, "alpha", filters))
+    asked = HeadAsked(4, None, "alpha", filters, user=USER, devices=("phone",))
+    outputs = server.say(HeadAsked(3, None, "gamma", filters), asked)
     assert outputs == [
         HeadWanted("alpha/a1", 3, "gamma", (), "alpha"),
         HeadWanted("alpha/a1", 4, "alpha", filters[:1], "alpha"),

@@ -61,6 +61,7 @@ from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.decisions import Conditions
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.publish.former_servers import FormerServers
+from wanderbus.broker.publish.leaving_publishers import LeavingPublishers
 from wanderbus.broker.publish.publishing import Publishing
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
@@ -184,6 +185,7 @@ class Broker:
         self._peers = PeerEvents(basics, kernel, subscriptions, delivery, self._catch_up, engine, filters, rollback)
         self._backlog = MessageQueue(basics.links, basics.journal, basics.config)
         former = FormerServers(basics, self._peers.decentralised)
+        waiting = former, LeavingPublishers(basics, self._peers.forwarding, former)
         loads = GroupLoads(basics.channels, basics.servers.all)
         self._devices = Devices(
             basics,
@@ -198,7 +200,7 @@ class Broker:
             self._settled,
             self._interest,
             self._peers.after_past,
-            former,
+            *waiting,
             delivery.origins,
         )
         publishing = Publishing(
@@ -210,7 +212,7 @@ class Broker:
             advertisements,
             self._settled,
             self._peers.decentralised,
-            former,
+            *waiting,
             loads,
         )
         replaced = ReplacedLeaders(basics, subscriptions, self._peers)

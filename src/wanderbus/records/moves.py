@@ -35,6 +35,7 @@ class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
     ``cause`` says who wanted the move: ``user``, ``asked`` for another user, or the server itself: ``drain``, or
     ``network`` if a device came into that of the target. ``subscriptions`` are the live ones, which go along. The
     export has about ``queue_bytes`` of the notifications that wait, all of them if it is 0; the others follow it.
+    If the target is in another domain, ``answers`` has those of other servers here to the publishes of the session.
     """
 
     user: str
@@ -45,6 +46,7 @@ class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
     cause: str = ""
     subscriptions: tuple[str, ...] = ()
     queue_bytes: int = 0
+    answers: bytes | None = None
 
 
 class ExportTaken(Record, frozen=True, tag="export_taken", kw_only=True):

@@ -47,7 +47,7 @@ def accept(
     an event that this server has accepted, by its number.
     """
     number = source.number
-    if publisher is not None and is_repeated(publisher, source.epoch, number):
+    if publisher is not None and (is_repeated(publisher, source.epoch, number) or _came_along(publisher, source)):
         return _answer_again(offered, source, publisher, identity)
     if awaited is not None:
         return Rejected(OUT_OF_TURN, awaited)
@@ -115,6 +115,11 @@ def _first_answer(publisher: PublisherRow, number: int, identity: Callable[[int]
 def is_repeated(publisher: PublisherRow, epoch: int, number: int) -> bool:
     """Return whether the publisher has used ``number``, or a higher one, in this epoch."""
     return number <= (publisher.number if publisher.epoch == epoch else publisher.former.get(epoch, 0))
+
+
+def _came_along(publisher: PublisherRow, source: Source) -> bool:
+    """Return whether another server has answered this publish, and said so with the session of its device."""
+    return source.number in publisher.elsewhere and publisher.epoch == source.epoch
 
 
 def offered(event: Event | msgspec.Raw, bytes_max: int) -> Offered:

@@ -80,6 +80,10 @@ class FormerServers:
         assert self._decentralised is not None
         return link.link in self.waiting and (self._decentralised.has(subject) or self._held.has(publisher))
 
+    def has(self, publisher: str) -> bool:
+        """Return whether publishes of a publisher wait."""
+        return self._held.has(publisher)
+
     def hold(self, link: Link, publisher: str, event_bytes: int, message: PublisherMessage) -> Rejected | None:
         """Let a publish wait; return why it is refused instead."""
         if self._held.add(link, publisher, event_bytes, message):

@@ -21,6 +21,7 @@ from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.publish.foreign_publishers import ForeignPublishers
 from wanderbus.broker.publish.former_servers import FormerServers
 from wanderbus.broker.publish.held_publishes import HeldPublishes, PublisherMessage
+from wanderbus.broker.publish.leaving_publishers import LeavingPublishers
 from wanderbus.broker.publish.outbox_orders import OutboxOrders
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.advertisements import Advertisements
@@ -50,6 +51,7 @@ class Publishing:
         settled: SettledInterest,
         decentralised: DecentralisedEvents | None,
         former: FormerServers,
+        leaving: LeavingPublishers,
         loads: GroupLoads,
     ) -> None:
         self._conditions = basics.conditions
@@ -72,6 +74,8 @@ class Publishing:
         self._foreign = ForeignPublishers(basics.state)
         self._orders = OutboxOrders(basics.links)
         former.serve_by(self.publish)
+        self._leaving = leaving
+        leaving.serve_by(self.publish, self._held)
         self._offered: dict[int, tuple[PublisherMessage, Source, Offered]] = {}
         """Coming messages that were read already, and the publisher and event of each, by object identity."""
 
@@ -107,6 +111,10 @@ class Publishing:
             source, one = self._source(link, message), offered(message.event, self._conditions.event_bytes_max)
         else:
             _, source, one = read
+        if not self._leaving.is_idle and self._leaving.holds(link, source.key):
+            if rejected := self._leaving.hold(link, source.key, len(one.encoded), message):
+                self._refuse(link, source, rejected.reason, rejected.limit)
+            return
         event, state = one.event, self._state
         awaited = self._orders.awaited(link, source)
         is_led_elsewhere = self._forwarding.is_led_elsewhere(event.subject)
@@ -120,7 +128,8 @@ class Publishing:
             return
         if self._settled.holds and self._waits(link, source, message, one):
             return
-        if self._decentralised is not None and (answer := self._known(one, source)) is not None:
+        has_models = self._decentralised is not None or self._state.groups.rows
+        if has_models and (answer := self._known(one, source)) is not None:
             self._answer(link, source, answer)
             return
         publisher = self._publisher(source, event.subject)

@@ -55,6 +55,10 @@ class Forwarding:
         """Return what is kept of events until their leaders answer."""
         return [*self._waiting, *self._request_of, *self._bytes_of]
 
+    def waits_for(self, device: str) -> bool:
+        """Return whether an event of the device with this key waits for the answer of its leader."""
+        return device in self._bytes_of
+
     def is_led_elsewhere(self, subject: str) -> bool:
         """Return whether another server leads the channel of ``subject``."""
         return self._channels is not None and not self._channels.leads(subject)

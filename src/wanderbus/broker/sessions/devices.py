@@ -11,6 +11,7 @@ from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import DialogChanged, LinkClosed, LinkOpened
 from wanderbus.broker.publish.former_servers import FormerServers
+from wanderbus.broker.publish.leaving_publishers import LeavingPublishers
 from wanderbus.broker.publish.origins import Origins
 from wanderbus.broker.readers import Link
 from wanderbus.broker.rollback.attachments import Attachments
@@ -33,6 +34,7 @@ from wanderbus.broker.sessions.handover_messages import (
     KeepSession,
     PastFound,
     PastWanted,
+    ResumePublishes,
     SessionReported,
     SessionWanted,
     UserUnowned,
@@ -68,6 +70,7 @@ class Devices:
         interest: InterestRequests,
         after_past: AfterPast,
         former: FormerServers,
+        leaving: LeavingPublishers,
         origins: Origins,
     ) -> None:
         self.ends = SessionEnds(basics, subscriptions, engine)
@@ -78,9 +81,10 @@ class Devices:
         self._messages = messages
         self._settled = settled
         self._interest = interest
+        self._leaving = leaving
         self._turned_away = turned_away = TurnedAway(basics, self.presence, messages)
         self._handover = Handover(basics, subscriptions, turned_away, engine, matched, origins)
-        self._far_heads = FarHeads(basics, engine.has_matched, self._handover.head)
+        self._far_heads = FarHeads(basics, engine.has_matched, self._handover.head, leaving)
         self._awaited = AwaitedSessions(
             basics, self.presence, subscriptions, interest, filters, turned_away, engine, after_past
         )
@@ -115,6 +119,8 @@ class Devices:
                 self._handover.fence(given)
             case KeepSession():
                 self._handover.keep(given)
+            case ResumePublishes(user=user, session=session):
+                self._leaving.resume(user, session)
             case DropExport():
                 self._handover.drop_export(given)
             case AwaitSession():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from wanderbus.broker.basics import Basics
+from wanderbus.broker.publish.leaving_publishers import LeavingPublishers
 from wanderbus.broker.servers.server_users import domain_user
 from wanderbus.broker.sessions.handover_messages import Head, HeadFound, HeadWanted
 from wanderbus.broker.state.rows import SessionRow
@@ -46,18 +47,28 @@ class FarHeads:
 
     :param has_matched: returns whether the matching engine has all events below a number
     :param head: answers a question of a server of the own domain
+    :param leaving: lets what a session publishes wait
     """
 
-    def __init__(self, basics: Basics, has_matched: Callable[[int], bool], head: Callable[[HeadWanted], None]) -> None:
+    def __init__(
+        self,
+        basics: Basics,
+        has_matched: Callable[[int], bool],
+        head: Callable[[HeadWanted], None],
+        leaving: LeavingPublishers,
+    ) -> None:
         self._state = basics.state
         self._journal = basics.journal
         self._domain = basics.config.domain
         self._has_matched = has_matched
         self._head = head
+        self._leaving = leaving
         self._waiting: dict[tuple[str, int], _Waiting] = {}
 
     def add(self, given: HeadWanted) -> None:
         """Take a question; one that is repeated begins again."""
+        if given.pauses is not None:
+            self._leaving.pause(given.user, given.pauses)
         self._waiting.pop((given.server, given.request), None)
         self._waiting[given.server, given.request] = _Waiting(given)
         if len(self._waiting) > WAITING_MAX:
@@ -72,10 +83,11 @@ class FarHeads:
     def _is_answered(self, waiting: _Waiting) -> bool:
         given, state = waiting.given, self._state
         if waiting.end is None:
-            if not self._is_wanted(waiting):
+            is_paused = given.pauses is None or self._leaving.is_quiet(given.user, given.pauses)
+            if not is_paused or not self._is_wanted(waiting):
                 return False
             if not given.taken_by:
-                self._head(HeadWanted(given.server, given.request))
+                self._head(HeadWanted(given.server, given.request, user=given.user, devices=given.devices))
                 return True
             waiting.end = state.next_id
         if not self._has_matched(waiting.end.number):

@@ -10,7 +10,7 @@ fences only when it has everything that other servers had sent before the target
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final
 
@@ -32,8 +32,9 @@ from wanderbus.broker.sessions.handover_messages import (
     UserUnowned,
 )
 from wanderbus.broker.sessions.turned_away import TurnedAway
+from wanderbus.broker.state.exported_session import answers_to, decode_publishers, encode_publishers
 from wanderbus.broker.state.replays import is_arriving
-from wanderbus.broker.state.rows import SessionRow, session_key
+from wanderbus.broker.state.rows import PublisherRow, SessionRow, session_key
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import EventId
 from wanderbus.limits import NUMBER_MAX
@@ -80,14 +81,14 @@ class Handover:
         self._origins = origins
         self._leaving: dict[str, _Leaving] = {}
         """Sessions to be fenced, in memory: after a crash the fence is requested again."""
-        self._heads: dict[str, dict[int, EventId]] = {}
+        self._heads: dict[str, dict[int, tuple[EventId, HeadWanted]]] = {}
         """End of the log for each request for the head without an answer, by server; the earliest ends are first."""
 
     def head(self, given: HeadWanted) -> None:
         """Tell another server how far this log goes, and what it was sent until there, once that is matched."""
         heads = self._heads.setdefault(given.server, {})
         heads.pop(given.request, None)
-        heads[given.request] = self._state.next_id
+        heads[given.request] = self._state.next_id, given
         if len(heads) > HEADS_MAX:
             del heads[next(iter(heads))]
         self._give_heads()
@@ -95,16 +96,16 @@ class Handover:
     def _give_heads(self) -> None:
         """Answer the requests for the head below which no event waits for the matching engine."""
         for server, heads in self._heads.items():
-            for request, end in list(takewhile(self._can_be_answered, heads.items())):
-                del heads[request]
-                self._journal.emit(HeadFound(server, request, self._head(server, end)))
+            for end, given in list(takewhile(self._can_be_answered, heads.values())):
+                del heads[given.request]
+                self._journal.emit(HeadFound(server, given.request, self._head(end, given)))
 
-    def _can_be_answered(self, waiting: tuple[int, EventId]) -> bool:
+    def _can_be_answered(self, waiting: tuple[EventId, HeadWanted]) -> bool:
         """Return whether the engine has matched all below the end that a request waits for."""
-        return self._engine_events.has_matched(waiting[1].number)
+        return self._engine_events.has_matched(waiting[0].number)
 
-    def _head(self, server: str, end: EventId) -> Head:
-        state = self._state
+    def _head(self, end: EventId, given: HeadWanted) -> Head:
+        state, server = self._state, given.server
         epoch = number = incarnation = direct = 0
         for session in state.sessions_of(server_user(server, self._domain)):
             epoch, number = session.epoch, session.next - 1
@@ -112,7 +113,9 @@ class Handover:
         if server in own.servers:
             causal = state.decentralised.causal
             incarnation, direct = causal.origin[1], causal.outgoing.link(own.servers.index(server)).before
-        return Head(end, epoch, number, incarnation, direct, self._engine_events.is_mixed)
+        answers = answers_to(state, given.user, given.devices) if given.devices else {}
+        encoded = encode_publishers(answers) if answers else b""
+        return Head(end, epoch, number, incarnation, direct, self._engine_events.is_mixed, encoded)
 
     def fence(self, given: FenceSession) -> None:
         """Give up a session and export it, as soon as everything for it is here."""
@@ -251,6 +254,7 @@ class Handover:
             cause=given.cause,
             subscriptions=tuple(session.subscriptions),
             queue_bytes=given.queue_bytes,
+            answers=None if given.far_heads is None else _answers([each.answers for each in given.heads]),
         )
         left = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
         self._journal.write(fenced, urgent=True)
@@ -325,3 +329,12 @@ def _behind(end: EventId, last: EventId | None) -> EventId:
     if last is None:
         return end
     return max(end, EventId(last.origin, last.incarnation, min(last.number + 1, NUMBER_MAX)))
+
+
+def _answers(several: Iterable[bytes]) -> bytes:
+    """Return the answers of all servers together, encoded."""
+    found: dict[str, PublisherRow] = {}
+    for each in several:
+        for key, row in (decode_publishers(each) if each else {}).items():
+            found[key] = found[key].merged(row) if key in found else row
+    return encode_publishers(found)

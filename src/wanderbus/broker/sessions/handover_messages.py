@@ -24,6 +24,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     ``epoch`` and ``number`` are those of the last notification in the session of the other server; ``number`` is 0 if
     there was none. ``direct`` is the number of the last event that was sent directly, in ``incarnation``.
     With ``is_mixed``, notifications come in another order than their events, so that no number in the log divides them.
+    ``answers`` are those to publishes that were asked for, encoded by publisher.
     """
 
     end: EventId
@@ -32,6 +33,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int = 0
     direct: int = 0
     is_mixed: bool = False
+    answers: bytes = b""
 
 
 class MoveSession(Output, frozen=True):
@@ -75,7 +77,9 @@ class HeadWanted(Input, frozen=True):
     """The server ``server`` asks how far this log goes; :class:`HeadFound` with the same ``request`` answers it.
 
     If a session leaves for another domain, the answer waits until the domain ``wanted_by`` wants here all that is
-    ``wanted``, and until the domain ``taken_by`` has what was sent to it before, unless that is "".
+    ``wanted``, and until the domain ``taken_by`` has what was sent to it before, unless that is "". It has the answers
+    to the publishes of the ``devices`` of a user. With ``pauses``, a session of the user at this server itself, what
+    its devices publish waits from now on, and the answer waits until the leaders have answered all before.
     """
 
     server: str
@@ -83,6 +87,9 @@ class HeadWanted(Input, frozen=True):
     wanted_by: str = ""
     wanted: tuple[NumberedFilter, ...] = ()
     taken_by: str = ""
+    user: str = ""
+    devices: tuple[str, ...] = ()
+    pauses: str | None = None
 
 
 class HeadFound(Output, frozen=True):
@@ -116,6 +123,13 @@ class FenceSession(Input, frozen=True):
 
 class KeepSession(Input, frozen=True):
     """Do not give up a session; :class:`SessionMoveRefused` answers it, unless it is too late for that."""
+
+    user: str
+    session: str
+
+
+class ResumePublishes(Input, frozen=True):
+    """A session leaves for another domain no more: what its devices have published meanwhile waits no longer."""
 
     user: str
     session: str
@@ -358,6 +372,7 @@ HandoverInput = (
     | PastReported
     | FenceSession
     | KeepSession
+    | ResumePublishes
     | DropExport
     | AwaitSession
     | ForgetAwaited

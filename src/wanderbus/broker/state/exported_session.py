@@ -10,18 +10,20 @@ that the agent knows, and a transfer does not extend a lifetime.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from wanderbus.broker.queues.left_queue import counted, cut
+from wanderbus.broker.queues.left_queue import COUNT_MAX, counted, cut
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.stored_blocks import Block, QueuePiece
 from wanderbus.broker.state.decentralised_state import encode_past
 from wanderbus.broker.state.replays import closed
 from wanderbus.broker.state.rows import (
+    FORMER_EPOCHS_MAX,
     AdvertisementRow,
     DeviceRow,
     EventRow,
@@ -29,15 +31,22 @@ from wanderbus.broker.state.rows import (
     PublisherRow,
     SessionRow,
     SubscriptionRow,
+    decentralised_key,
     device_key,
     publisher_key,
     session_key,
 )
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import EventId
 from wanderbus.protocol.bases import decoded
 from wanderbus.records import Cut
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
+
+
+ANSWERS_MAX: Final = 4_096
+"""Answers to the publishes of a device of which another domain knows, at most: more than any device waits for."""
 
 
 class ExportedPublisher(msgspec.Struct, frozen=True):
@@ -101,30 +110,30 @@ def decode_piece(data: bytes) -> QueuePiece:
 
 
 def export_session(
-    state: BrokerState, user: str, name: str, owner_epoch: int, cuts: tuple[Cut, ...] = (), queue_bytes: int = 0
+    state: BrokerState,
+    user: str,
+    name: str,
+    owner_epoch: int,
+    cuts: tuple[Cut, ...] = (),
+    queue_bytes: int = 0,
+    answers: Mapping[str, PublisherRow] | None = None,
 ) -> ExportedSession:
     """Return everything of a session for its owner in ``owner_epoch``; ``KeyError`` if there is none. Changes nothing.
 
     Behind the ``cuts`` the next owner gets the events itself; without any no server does. If it is not 0, the rest of
-    the queue behind about ``queue_bytes`` is left out. The structs in it are copies, except the immutable ones.
+    the queue behind about ``queue_bytes`` is left out. For an owner in another domain there are ``answers`` of other
+    servers here to its publishes, by publisher. The structs in it are copies, except the immutable ones.
     """
     session = state.sessions[session_key(user, name)]
     queue = state.queue.get(session.key)
     piece = QueuePiece(is_last=True) if queue is None else cut(queue, queue.blocks(), 0, queue_bytes or inf)
     first = session if queue is None or piece.is_last else _without_rest(session, queue, piece.through)
     devices = [state.devices[device_key(user, device)] for device in session.devices]
-    # In a domain, the leaders of ordered channels know the publishes to these.
-    publishers = [
-        ExportedPublisher(device, outbox, published_elsewhere(state, row), decentralised)
-        for device in session.devices
-        for outbox in (False, True)
-        for decentralised in ((True,) if cuts else (False, True))
-        if (
-            row := state.publishers.get(
-                publisher_key(device_key(user, device), outbox=outbox, decentralised=decentralised)
-            )
-        )
-    ]
+    publishers = (
+        _exported_publishers(state, session, are_leaders_here=bool(cuts))
+        if answers is None
+        else _exported_answers(state, session, answers)
+    )
 
     def leave(row: SubscriptionRow) -> SubscriptionRow:
         return row if cuts else closed(row, state.server, state.offset)
@@ -149,6 +158,80 @@ def export_session(
         through=0 if piece.is_last else piece.through,
     )
     return decode_export(encode_export(exported))
+
+
+def _exported_publishers(
+    state: BrokerState, session: SessionRow, *, are_leaders_here: bool
+) -> Iterator[ExportedPublisher]:
+    """Yield what the next owner in this domain has to know of the publishes of a session.
+
+    Leaders that stay know the publishes to their ordered channels, but not those that were answered in another domain.
+    """
+    for device, outbox, key in _publishers_of(session):
+        decentralised, ordered = state.publishers.get(decentralised_key(key)), state.publishers.get(key)
+        if ordered is not None and are_leaders_here:
+            far = {number: each for number, each in ordered.elsewhere.items() if "/" in each.origin}
+            ordered = _answers_alone(ordered, far) if far else None
+        for row, is_decentralised in ((ordered, False), (decentralised, True)):
+            if row is not None:
+                yield ExportedPublisher(device, outbox, published_elsewhere(state, row), is_decentralised)
+
+
+def _exported_answers(
+    state: BrokerState, session: SessionRow, others: Mapping[str, PublisherRow]
+) -> Iterator[ExportedPublisher]:
+    """Yield the answers to the publishes of a session, those of this server and of ``others``."""
+    own = answers_to(state, session.user, session.devices)
+    for device, outbox, key in _publishers_of(session):
+        if (row := _joined([each[key] for each in (others, own) if key in each])) is not None:
+            yield ExportedPublisher(device, outbox, row)
+
+
+def _publishers_of(session: SessionRow) -> Iterator[tuple[str, bool, str]]:
+    for device in session.devices:
+        for outbox in (False, True):
+            yield device, outbox, publisher_key(device_key(session.user, device), outbox=outbox)
+
+
+def answers_to(state: BrokerState, user: str, devices: Iterable[str]) -> dict[str, PublisherRow]:
+    """Return the answers of this server to the publishes of devices, as another domain needs them, by publisher.
+
+    They have no highest number: which number a leader has seen last says nothing to the leaders of another domain.
+    """
+    found: dict[str, PublisherRow] = {}
+    for device in devices:
+        for outbox in (False, True):
+            key = publisher_key(device_key(user, device), outbox=outbox)
+            several = [state.publishers.get(key), state.publishers.get(decentralised_key(key))]
+            several += [state.groups.publisher(int(group), key) for group in state.groups.rows]
+            rows = [published_elsewhere(state, row) for row in several if row is not None]
+            if (row := _joined([_answers_alone(each, each.elsewhere) for each in rows])) is not None:
+                found[key] = row
+    return found
+
+
+def _answers_alone(row: PublisherRow, answers: dict[int, EventId]) -> PublisherRow:
+    """Return a row that knows some answers, and otherwise nothing."""
+    kept = dict(sorted(answers.items())[-ANSWERS_MAX:])
+    digests = {number: digest for number, digest in row.digests.items() if number in kept}
+    return PublisherRow(row.epoch, elsewhere=kept, digests=digests, former=row.former)
+
+
+def are_answers(row: PublisherRow) -> bool:
+    """Return whether a row, which another server says, is one of :func:`answers_to`."""
+    return (
+        not row.number
+        and not row.recent
+        and len(row.elsewhere) <= ANSWERS_MAX
+        and row.digests.keys() <= row.elsewhere.keys()
+        and len(row.former) <= FORMER_EPOCHS_MAX
+        and all(0 <= number <= COUNT_MAX for number in (row.epoch, *row.elsewhere, *row.former, *row.former.values()))
+    )
+
+
+def _joined(rows: Sequence[PublisherRow]) -> PublisherRow | None:
+    """Return all answers of the last epoch; a publisher waits for none of an earlier one."""
+    return reduce(PublisherRow.merged, rows) if rows else None
 
 
 def _without_rest(session: SessionRow, queue: SessionQueue, through: int) -> SessionRow:
@@ -183,3 +266,11 @@ def encode_publishers(publishers: dict[str, PublisherRow]) -> bytes:
 def decode_publishers(data: bytes) -> dict[str, PublisherRow]:
     """Return the rows of publishers in ``data``; :class:`RemoteProtocolError` for invalid data."""
     return decoded(_publishers, data, "rows of publishers")
+
+
+def decode_answers(data: bytes) -> dict[str, PublisherRow]:
+    """Return what another server says that it has answered; :class:`RemoteProtocolError` for invalid data."""
+    rows = decode_publishers(data) if data else {}
+    if not all(map(are_answers, rows.values())):
+        raise RemoteProtocolError("answers to publishes say more than that", None)
+    return rows

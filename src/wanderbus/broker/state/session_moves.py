@@ -113,7 +113,10 @@ def apply_move(state: BrokerState, offset: int, record: records.OfMoves) -> None
 def _fence_session(state: BrokerState, record: records.SessionFenced) -> None:
     """Turn the rows of a session into its export, and leave an empty session that is fenced."""
     session = state.ensure_session(record.user, record.session)
-    exported = export_session(state, record.user, record.session, record.owner_epoch, record.cuts, record.queue_bytes)
+    answers = None if record.answers is None else decode_publishers(record.answers)
+    exported = export_session(
+        state, record.user, record.session, record.owner_epoch, record.cuts, record.queue_bytes, answers
+    )
     state.exports.put(session.key, ExportRow(encode_export(exported), record.target))
     if exported.through:
         state.queue.leave(session.key)

@@ -24,7 +24,7 @@ from wanderbus.broker.state.rows import session_key, session_of
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.peers.far_servers import FIRST_FAR_LINK
-from wanderbus.peers.handover.far_export import comes_from
+from wanderbus.peers.handover.far_export import are_far, comes_from
 from wanderbus.peers.handover.far_moves import FarMoves
 from wanderbus.peers.handover.far_wants import wanted_of
 from wanderbus.peers.handover.leaving_sessions import MOVES_MAX
@@ -261,6 +261,8 @@ class ArrivingSessions:
         self._check_far(server, first)
         if not is_sound_export(exported):
             raise RemoteProtocolError("an export contradicts itself", None)
+        if "/" in server and not are_far(exported.publishers):
+            raise RemoteProtocolError("an export of another domain says more of publishes than their answers", None)
         awaited, here = self._state.awaited.get(session.key), self._state.sessions.get(session.key)
         is_awaited = awaited is not None and (awaited.source, awaited.owner_epoch) == (server, move.owner_epoch)
         is_here = here is not None and not here.is_fenced and here.owner_epoch == move.owner_epoch

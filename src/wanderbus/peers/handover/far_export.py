@@ -11,7 +11,13 @@ from collections.abc import Iterable
 import msgspec
 
 from wanderbus.broker.queues.stored_blocks import Block, QueuePiece
-from wanderbus.broker.state.exported_session import ExportedSession, decode_export, encode_export
+from wanderbus.broker.state.exported_session import (
+    ExportedPublisher,
+    ExportedSession,
+    are_answers,
+    decode_export,
+    encode_export,
+)
 from wanderbus.broker.state.rows import EventRow, SubscriptionRow
 from wanderbus.event import EventId
 from wanderbus.protocol import decode_event, encode_event
@@ -21,7 +27,7 @@ from wanderbus.records import Cut
 def far_export(export: bytes, own: str, server: str, target: str) -> bytes:
     """Return an export as a server ``target`` of another domain takes it from ``server`` of the domain ``own``.
 
-    Publishes of its devices stay, as their numbers mean nothing to leaders there; so does the causal past.
+    The causal past stays, as it is about servers of this domain.
     """
     exported, there = decode_export(export), target.partition("/")[0]
     piece = far_piece(QueuePiece(blocks=exported.blocks, events=exported.events), own)
@@ -36,7 +42,7 @@ def far_export(export: bytes, own: str, server: str, target: str) -> bytes:
             subscriptions=tuple(map(leave, exported.subscriptions)),
             ended=tuple(map(leave, exported.ended)),
             devices=tuple(msgspec.structs.replace(row, gone_to="") for row in exported.devices),
-            publishers=(),
+            publishers=tuple([_far_publisher(each, own) for each in exported.publishers]),
             events=piece.events,
             blocks=piece.blocks,
             source=f"{own}/{server}",
@@ -50,6 +56,26 @@ def far_piece(piece: QueuePiece, own: str) -> QueuePiece:
     """Return a piece of a queue with ids of the domain ``own``."""
     blocks = tuple([(number, _far_block(block, own)) for number, block in piece.blocks])
     return msgspec.structs.replace(piece, blocks=blocks, events=tuple([_far_event(row, own) for row in piece.events]))
+
+
+def _far_publisher(publisher: ExportedPublisher, own: str) -> ExportedPublisher:
+    """Return the answers to the publishes of a device with ids of the domains in which they were accepted."""
+    row = publisher.row
+    answers = {
+        number: each if "/" in each.origin else EventId(f"{own}/{each.origin}", each.incarnation, each.number)
+        for number, each in row.elsewhere.items()
+    }
+    return msgspec.structs.replace(publisher, row=msgspec.structs.replace(row, elsewhere=answers))
+
+
+def are_far(publishers: Iterable[ExportedPublisher]) -> bool:
+    """Return whether another domain says nothing of publishes but answers, all with ids of other domains."""
+    return all(
+        are_answers(each.row)
+        and not each.decentralised
+        and all("/" in identity.origin for identity in each.row.elsewhere.values())
+        for each in publishers
+    )
 
 
 def comes_from(events: Iterable[EventRow], domain: str) -> bool:

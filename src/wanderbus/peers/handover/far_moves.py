@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
-from wanderbus.broker.sessions.handover_messages import Head, HeadWanted
+import msgspec
+
+from wanderbus.broker.sessions.handover_messages import Head, HeadWanted, ResumePublishes
+from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.event import EventId
@@ -22,7 +25,7 @@ from wanderbus.peers.handover.messages import HeadAsked, Message, Move, WantedOf
 from wanderbus.peers.messages import ConnectServer, DisconnectServer, SendOnServerLink
 from wanderbus.peers.open_links import OpenLinks
 
-FarMovesOutput = SendOnServerLink | ConnectServer | DisconnectServer | AskServers | HeadWanted
+FarMovesOutput = SendOnServerLink | ConnectServer | DisconnectServer | AskServers | HeadWanted | ResumePublishes
 
 
 class FarLeaving(Protocol):
@@ -88,6 +91,7 @@ class FarMoves:
     def end(self, move: Move) -> None:
         """Forget a move that has ended."""
         self._moves.pop(move.key, None)
+        self._emit(ResumePublishes(move.user, move.session))
 
     def __contains__(self, move: Move) -> bool:
         """Return whether a move leads to another domain."""
@@ -151,9 +155,12 @@ class FarMoves:
         return None
 
     def question(self, leaving: FarLeaving, request: int) -> HeadAsked:
-        """Return the question to a server of this domain."""
-        far = self._moves[leaving.move.key]
-        return self._question(far, request, self.domains.own)
+        """Return the question to a server of this domain, also for what it has answered to the session's publishes."""
+        far, move = self._moves[leaving.move.key], leaving.move
+        session = self._state.sessions.get(session_key(*move.key))
+        devices = () if session is None else tuple(session.devices)
+        asked = self._question(far, request, self.domains.own)
+        return msgspec.structs.replace(asked, user=move.user, devices=devices)
 
     def _question(self, far: _Far, request: int, domain: str) -> HeadAsked:
         target = far.leaving.target.partition("/")[0]
@@ -175,7 +182,17 @@ class FarMoves:
         sends = frozenset() if there is None else there.sends
         wanted = tuple([each for each in asked.wanted if each.subject in sends])
         domain, is_far, _ = server.partition("/")
-        self._emit(HeadWanted(server, asked.request, asked.wanted_by, wanted, domain if is_far else ""))
+        if is_far:
+            self._emit(HeadWanted(server, asked.request, asked.wanted_by, wanted, domain))
+        else:
+            user, devices = asked.user, asked.devices
+            self._emit(HeadWanted(server, asked.request, asked.wanted_by, wanted, user=user, devices=devices))
+
+    def pause(self, leaving: FarLeaving, request: int) -> None:
+        """Ask the broker for the end of this log; from now on what the session publishes waits."""
+        asked, move = self.question(leaving, request), leaving.move
+        own = self._state.server
+        self._emit(HeadWanted(own, request, asked.wanted_by, asked.wanted, user=move.user, pauses=move.session))
 
     def send(self, server: str, message: Message) -> None:
         """Send a message to a server of another domain, if there is a link."""

@@ -20,7 +20,7 @@ from wanderbus.broker.sessions.handover_messages import (
     SessionMoveEnded,
     SessionMoveRefused,
 )
-from wanderbus.broker.state.exported_session import encode_piece
+from wanderbus.broker.state.exported_session import decode_answers, encode_piece
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import CancelTimer, SetTimer
@@ -300,7 +300,7 @@ class LeavingSessions:
                 self._offer(leaving)
         self.far.link_opened(server)
         for request, several in self._by_request.items():
-            if any(server in self._missing(each) for each in several):
+            if any(self._was_asked(server, each) for each in several):
                 self._send(server, self._question(several[0], request))
         for move in self._left_for(server):
             leaving = self._moves.setdefault(move.key, _Leaving(move, server))
@@ -348,13 +348,16 @@ class LeavingSessions:
                 self.far.asked(server, message)
 
     def _on_head(self, server: str, request: int, head: Head) -> None:
-        """Take the end of a log."""
+        """Take the end of a log; :class:`RemoteProtocolError` if what comes with it cannot be used."""
+        decode_answers(head.answers)
         if "/" in server:
             if (far := self.far.answered(server, request, head)) is not None:
                 self._go_on_here(self._moves[far.move.key])
         elif head.end.origin == server:
             for leaving in list(self._by_request.get(request, ())):
                 leaving.heads[server] = head
+                if server == self._state.server:
+                    self._ask_servers_here(leaving)
                 self._fence_if_ready(leaving)
 
     def _go_on_here(self, leaving: _Leaving) -> None:
@@ -363,9 +366,12 @@ class LeavingSessions:
             return
         leaving.stage, leaving.request, leaving.heads = "ready", self._new_request(), {}
         self._by_request[leaving.request] = [leaving]
+        self.far.pause(leaving, leaving.request)
+
+    def _ask_servers_here(self, leaving: _Leaving) -> None:
+        """Ask the servers here for the ends of their logs, once they have answered all that the session publishes."""
         for server in sorted(self._others):
             self._send(server, self._question(leaving, leaving.request))
-        self.far.asked(self._state.server, self.far.question(leaving, leaving.request))
 
     def _question(self, leaving: _Leaving, request: int) -> HeadAsked:
         return self.far.question(leaving, request) if leaving.is_far else HeadAsked(request)
@@ -465,6 +471,11 @@ class LeavingSessions:
             return frozenset(self.far.missing(leaving))
         return (self._others | {self._state.server}) - leaving.heads.keys()
 
+    def _was_asked(self, server: str, leaving: _Leaving) -> bool:
+        """Return whether the answer of a server here is missing, to a question that was asked already."""
+        is_asked = not leaving.is_far or self._state.server in leaving.heads
+        return is_asked and server in self._missing(leaving)
+
     def _found(self, server: str, move: Move) -> _Leaving | None:
         leaving = self._moves.get(move.key)
         return leaving if leaving is not None and (leaving.target, leaving.move) == (server, move) else None
@@ -514,7 +525,8 @@ class LeavingSessions:
 
     def _end(self, leaving: _Leaving, reason: str = "", *, has_refused: bool = False) -> None:
         del self._moves[leaving.move.key]
-        self.far.end(leaving.move)
+        if leaving.is_far:
+            self.far.end(leaving.move)
         self._ask_no_more(leaving)
         if reason:
             leaving.stage = "ended"

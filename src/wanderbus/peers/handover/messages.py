@@ -67,6 +67,10 @@ FILTERS_MAX: Final = 4_096
 """Filters that it wants of one of them for a session, at most."""
 
 
+DEVICES_MAX: Final = 4_096
+"""Devices of a session that leaves for another domain, at most."""
+
+
 class Move(msgspec.Struct, frozen=True, array_like=True):
     """A move of a session: the target owns it in ``owner_epoch``."""
 
@@ -138,13 +142,16 @@ class HeadAsked(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """Question for the end of the receiver's log, or about a session: then the answer is :class:`SessionAnswered`.
 
     A server of the version before passes over ``question``, and answers with the end, for which nobody waits. For a
-    session that leaves for the domain ``wanted_by``, the answer waits until that wants all that is ``wanted`` there.
+    session that leaves for the domain ``wanted_by``, the answer waits until that wants all that is ``wanted`` there,
+    and has the answers to the publishes of ``devices`` of the ``user``, who is one of the own domain.
     """
 
     request: Number
     question: SessionQuestion | None = None
     wanted_by: Name = ""
     wanted: Annotated[tuple[NumberedFilter, ...], msgspec.Meta(max_length=FILTERS_MAX)] = ()
+    user: Name = ""
+    devices: Annotated[tuple[Name, ...], msgspec.Meta(max_length=DEVICES_MAX)] = ()
 
 
 class HeadAnswered(msgspec.Struct, frozen=True, array_like=True, tag=8):

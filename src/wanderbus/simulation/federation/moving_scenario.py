@@ -156,7 +156,11 @@ class MovingScenario(FederationScenario):
 
     def _publish(self) -> None:
         draw = self.world.random
-        device, outbox = draw.choice(self._publishers), draw.random() < 0.5
+        self._publish_from(draw.choice(self._publishers))
+
+    def _publish_from(self, device: DomainDevice) -> None:
+        draw = self.world.random
+        outbox = draw.random() < 0.5
         for _ in range(draw.choice([1, 1, 5])):
             device.publish(self._event(draw.choice(TYPES)), outbox=outbox)
 
@@ -172,6 +176,9 @@ class MovingScenario(FederationScenario):
             node.move(mover.user, "default", target)
             if draw.random() < 0.6:
                 self.world.at_random(20, self.world.now, self.world.now + draw.choice([0.3, 3.0]), self._publish)
+            if draw.random() < 0.6:
+                end = self.world.now + draw.choice([0.1, 1.0])
+                self.world.at_random(10, self.world.now, end, partial(self._publish_from, mover))
             victim = self.homes[draw.choice([node.name, *other.servers, *other.gateways])]
             for share, trouble in (
                 (0.25, partial(self._crash_now, victim)),
