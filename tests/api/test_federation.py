@@ -13,6 +13,7 @@ from tests.api.federated_domains import FederatedDomains
 from tests.api.world import SUBJECT, nothing_more, numbers, run, service
 from wanderbus.federation.routing_messages import METHODS, Method
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.runtime.files.federation_file import put_domain, put_method, read_federation, remove_domain
 
 NAMES = ("alpha.test", "beta.test", "gamma.test")
 
@@ -97,6 +98,43 @@ def test_events_wait_for_a_domain_whose_server_is_down(tmp_path: Path) -> None:
                 agent.subscribe(SUBJECT, "", keep=True) as reader,
             ):
                 assert await numbers(reader, 19) == list(range(1, 20))
+                await nothing_more(reader)
+
+    run(story())
+
+
+def test_m01_a_changed_file_is_used_without_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    domains = FederatedDomains(tmp_path, NAMES[:2])
+    file = domains.files["alpha.test"]
+    foreign = read_federation(file).settings.domains["beta.test"]
+
+    async def used(server: wanderbus.Server, *names: str) -> None:
+        while [row["domain"] for row in service(server).machine.federation_rows()] != [*names]:
+            await asyncio.sleep(0.01)
+
+    async def story() -> None:
+        async with domains.servers() as servers, domains.agent("alpha.test", "bob") as bob:
+            alpha = servers["alpha.test"]
+            async with domains.agent("beta.test") as agent, agent.subscribe(SUBJECT, "") as reader:
+                await settled(alpha, 1)
+                put_method(file, SUBJECT, "rendezvous")
+                while not any("has changed" in each.message for each in caplog.records):
+                    await bob.publish(SUBJECT, {"n": 0})
+                    assert await numbers(reader, 1) == [0]
+                remove_domain(file, "beta.test")
+                await used(alpha)
+                await bob.publish(SUBJECT, {"n": 1})
+                text = file.read_text()
+                file.write_text(text + "nonsense")
+                while not any("is not used" in each.message for each in caplog.records):
+                    await asyncio.sleep(0.01)
+                assert service(alpha).machine.federation_rows() == ()
+                file.write_text(text)
+                put_domain(file, "beta.test", foreign)
+                await used(alpha, "beta.test")
+                await settled(alpha, 1)
+                await bob.publish(SUBJECT, {"n": 2})
+                assert await numbers(reader, 1) == [2]
                 await nothing_more(reader)
 
     run(story())

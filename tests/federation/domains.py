@@ -54,8 +54,10 @@ class Domains:
         self.nodes: dict[str, FederatedNode] = {}
         self.domains = domains
         self._gateways = {name: tuple((gateways or {}).get(name, servers[:1])) for name, servers in domains.items()}
-        self._shared = shared
-        self._method: Method = method
+        self.shared = shared
+        self.method: Method = method
+        self.absent: set[str] = set()
+        """Domains that are not in the files of the others."""
         self._apart = apart
         self._distances = distances or {}
         self._merging = Merging(merging, 0.7)
@@ -73,7 +75,7 @@ class Domains:
                     self.world, name, channels, config or BrokerConfig(sweep_s=None, federated=True), domain=domain
                 )
                 node.links, node.foreign_links = self.links[domain], self.foreign_links
-                node.parameters = self._parameters(domain, name)
+                node.parameters = self.parameters(domain, name)
                 own[name] = self.nodes[name] = foreign[node.gateway_name] = node
         for each in self.nodes.values():
             each.start()
@@ -81,7 +83,7 @@ class Domains:
 
     def types(self, source: str, target: str) -> frozenset[str]:
         """Return the types that go from one domain to another."""
-        return TYPES if self._shared is None else self._shared.get((source, target), frozenset())
+        return TYPES if self.shared is None else self.shared.get((source, target), frozenset())
 
     def wait(self, seconds: float = 20.0) -> None:
         """Let time pass."""
@@ -116,8 +118,9 @@ class Domains:
         """Return what is wrong though all is quiet."""
         return [one for node in self.nodes.values() for one in (*node.problems, *node.check_nothing_waits())]
 
-    def _parameters(self, domain: str, server: str) -> FederationParameters:
-        others = [each for each in self.domains if each != domain]
+    def parameters(self, domain: str, server: str) -> FederationParameters:
+        """Return what a server knows of the federation by the present files."""
+        others = [each for each in self.domains if each != domain and each not in self.absent]
         neighbours = {
             each: Neighbour(
                 self.types(each, domain),
@@ -139,7 +142,7 @@ class Domains:
                     for each in others
                 ]
             ),
-            routing=RoutingSettings(domain, neighbours, self._method),
+            routing=RoutingSettings(domain, neighbours, self.method),
         )
 
     def _gateways_from(self, domain: str, other: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from wanderbus.peers.messages import (
     ConnectServer,
     ConsumedOnServerLink,
     DisconnectServer,
+    EndServerLinks,
     PeerUnreachable,
     SendOnServerLink,
     ServerLinkClosed,
@@ -537,6 +538,14 @@ def test_a_disconnected_server_gets_no_offers_and_the_link_ends_on_both_sides() 
     domain.run(30)
     assert len(domain.sent) == sent
     assert domain.nodes["a"].timers.keys == []
+
+
+def test_links_end_on_both_sides_and_others_take_their_place() -> None:
+    domain = connected("ab", "ba")
+    outputs = domain.machines["a"].step([EndServerLinks("the file has changed")], domain.world.now)
+    assert sum(isinstance(each, ServerLinkClosed) for each in outputs) == 2
+    assert domain.machines["a"].pending == 0
+    assert domain.machines["a"].step([EndServerLinks("again")], domain.world.now) == []
 
 
 def test_messages_and_numbers_of_many_lives_stay_apart() -> None:

@@ -34,6 +34,12 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
+def foreign_domain() -> ForeignDomainSettings:
+    return ForeignDomainSettings(
+        public_key=KeyPair(b"2" * 32).public.hex(), gateways={"b1": "127.0.0.2:5900"}, send=("T",)
+    )
+
+
 def test_address_and_key_of_a_gateway(tmp_path: Path, file: Path) -> None:
     member = federation_of(settings(tmp_path, federation=file, federation_gateway="a1", domain="Alpha.example"))
     assert member is not None
@@ -148,6 +154,35 @@ def test_refusal_of_several_gateways_with_a_decentralised_channel(tmp_path: Path
             federation.parts("a1", names, channels, SystemRandom(), b"", 1)
     else:
         assert federation.parts("a1", names, channels, SystemRandom(), b"", 1).links is not None
+
+
+@pytest.mark.parametrize("key", ["gateways", "public_key", ""])
+def test_refusal_of_a_changed_file_in_one_line(file: Path, key: str, caplog: pytest.LogCaptureFixture) -> None:
+    own = OwnFederation(file, "a1")
+    own.parts("a1", ("a1",), None, SystemRandom(), b"", 1)
+    assert own.look() is None, "nothing has changed"
+    text, before = file.read_text(), own.federation
+    match key:
+        case "gateways":
+            file.write_text(text.replace("5900", "5901"))
+        case "public_key":
+            file.write_text(text.replace(before.public_key.hex(), KeyPair(b"1" * 32).public.hex()))
+        case _:
+            file.write_text(f"{text}nonsense")
+    assert own.look() is None
+    assert own.look() is None, "the same file is refused once"
+    assert own.federation is before
+    [line] = [each.message for each in caplog.records if each.levelno >= logging.ERROR]
+    assert "is not used, the former one stays" in line
+    assert key in line
+    assert "\n" not in line
+    file.write_text(text)
+    put_domain(file, "beta.example", foreign_domain())
+    changed = own.look()
+    assert changed is not None
+    assert [each.name for each in changed.parameters.domains] == ["beta.example"]
+    assert changed.epoch > 1
+    assert own.look() is None
 
 
 def test_m05_the_method_tree_and_a_domain_without_a_link(file: Path) -> None:

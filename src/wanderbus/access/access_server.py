@@ -46,6 +46,7 @@ from wanderbus.broker.messages import (
 from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.composition import Composition
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET, Transports
+from wanderbus.federation.messages import FederationChanged
 from wanderbus.machine import (
     Address,
     ClockRead,
@@ -194,7 +195,7 @@ class AccessServer:
             self._servers.start(now)
             self._parts.run(now)
         if self._federation is not None:
-            self._federation.start(now)
+            self._federation.start(now, self.broker.state, self.broker.config.domain)
             self._parts.run(now)
         if self._lone is not None:
             self._lone.start(now)
@@ -224,6 +225,12 @@ class AccessServer:
                 for_servers.append(given)
             elif self._federation is not None and type(given) is DatagramReceived and given.socket == FOREIGN_SOCKET:
                 for_gateways.append(given)
+            elif type(given) is FederationChanged:
+                if self._federation is not None:
+                    self._federation.end_links()
+                    self._parts.run(now)
+                    self._federation.change(given, now)
+                    self._parts.run(now)
             else:
                 self._sort(given, now)
                 self._parts.run(now)

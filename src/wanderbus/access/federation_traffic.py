@@ -9,12 +9,16 @@ from wanderbus.access.federation_parts import FEDERATION, FOREIGN_LINKS, Federat
 from wanderbus.access.lone_handovers import LoneHandovers
 from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective
+from wanderbus.broker.servers.server_users import domain_of
 from wanderbus.broker.signals import BrokerInput, ForFederation
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.composition import Composition
 from wanderbus.federation.circuit_messages import FEDERATION_PREFIX
+from wanderbus.federation.member import CHANGED, FederationMember
 from wanderbus.federation.messages import (
     AtFarLinks,
     AtForeignLinks,
+    FederationChanged,
     FederationInput,
     FederationOutput,
     ForeignLinkReport,
@@ -23,7 +27,13 @@ from wanderbus.federation.messages import (
 )
 from wanderbus.machine import ClockRead, Output, scoped
 from wanderbus.peers.far_servers import FarReport, FarRequest
-from wanderbus.peers.messages import CloseServerLink, SendOnServerLink, ServerLinksInput, ServerLinksOutput
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    EndServerLinks,
+    SendOnServerLink,
+    ServerLinksInput,
+    ServerLinksOutput,
+)
 from wanderbus.peers.parts import BROKER, SERVER_LINKS
 from wanderbus.peers.server_traffic import ServerTraffic
 
@@ -44,18 +54,42 @@ class FederationTraffic:
     ) -> None:
         self._parts = parts
         self._handovers = servers or lone
-        self._member, self._links, _ = federation
-        parts.add(FEDERATION, self._member.step, self.route_member)
-        if self._links is not None:
-            parts.add(FOREIGN_LINKS, self._links.step, self.route_links)
+        self._member, self._links, self._domains = federation
+        self._add_parts()
         if servers is not None:
             servers.add_service(FEDERATION_PREFIX, FEDERATION)
         if self._handovers is not None:
             self._handovers.use_far_links(self._to_far)
 
-    def start(self, now: float) -> None:
-        """Begin; a gateway opens links to other domains."""
-        self.route_member(scoped(FEDERATION.name, self._member.start(now)), now)
+    def _add_parts(self) -> None:
+        self._parts.add(FEDERATION, self._member.step, self.route_member)
+        if self._links is not None:
+            self._parts.add(FOREIGN_LINKS, self._links.step, self.route_links)
+
+    def start(self, now: float, state: BrokerState, domain: str) -> None:
+        """Begin; a gateway opens links to other domains. ``state`` is that of the broker, ``domain`` the own one."""
+        owners = {domain_of(row.user, domain) for row in state.sessions.values() if row.subscriptions}
+        sharing = [each for each in owners if each is not None]
+        self.route_member(scoped(FEDERATION.name, self._member.start(now, sharing)), now)
+
+    def end_links(self) -> None:
+        """Close the links to other domains; what the present member does with that comes before :meth:`change`."""
+        if self._links is not None:
+            self._parts.give(FOREIGN_LINKS, [EndServerLinks(CHANGED)])
+
+    def change(self, changed: FederationChanged, now: float) -> None:
+        """Let another member, and other links, take the place of the present ones, because the file has changed."""
+        former = self._member
+        self.route_member(former.end(), now)
+        self._member, self._links = former.successor(changed.parameters, epoch=changed.epoch), changed.links
+        self._domains.use(changed.foreign)
+        self._add_parts()
+        self.route_member(scoped(FEDERATION.name, self._member.take_over(former, now)), now)
+
+    @property
+    def member(self) -> FederationMember:
+        """Return the present part in the federation."""
+        return self._member
 
     def clock_read(self, given: ClockRead) -> None:
         """Let the part know the wall clock before its next batch."""

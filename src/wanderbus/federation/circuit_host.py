@@ -6,12 +6,18 @@ To the broker a circuit is a link of the reserved user of that domain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
+from wanderbus import protocol
 from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.servers.server_users import domain_user
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened
 from wanderbus.federation.circuits import HostedCircuit
+from wanderbus.peers.leader_session import SESSION
+
+_LEAVE: Final = 1
+"""Number of the request to leave."""
 
 DEVICE = "domain"
 """Device of a foreign domain's session: one gateway after the other reads it."""
@@ -21,16 +27,20 @@ class CircuitHost:
     """Opens a link of the broker for each circuit.
 
     :param domain: the own domain
+    :param foreign: the foreign domains, which alone may have circuits
     :param new_link: returns the number of a link of the broker that is not used yet
     """
 
-    def __init__(self, domain: str, new_link: Callable[[], int]) -> None:
+    def __init__(self, domain: str, foreign: Collection[str], new_link: Callable[[], int]) -> None:
         self._domain = domain
+        self._foreign = frozenset(foreign)
         self._new_link = new_link
         self._links: dict[HostedCircuit, int] = {}
         self._circuits: dict[int, HostedCircuit] = {}
         self._of_domain: dict[str, HostedCircuit] = {}
         """The last circuit for each domain; the broker has no other one, since a device has one link."""
+        self._leaving: set[int] = set()
+        """Links of the broker on which domains leave that are not foreign ones any more."""
         self._replaced: list[tuple[int, CircuitClosed]] = []
 
     def has(self, link: int) -> bool:
@@ -43,6 +53,8 @@ class CircuitHost:
         """Take a message of a gateway; return the inputs of the broker."""
         circuit = HostedCircuit(peer_link, message.circuit)
         match message:
+            case CircuitOpened(domain=domain) if domain not in self._foreign:
+                self._replaced.append((peer_link, CircuitClosed(circuit.number, f"{domain} is not in the file here")))
             case CircuitOpened(domain=domain) if circuit not in self._links:
                 link = self._links[circuit] = self._new_link()
                 self._circuits[link] = circuit
@@ -63,6 +75,32 @@ class CircuitHost:
     def link_closed(self, peer_link: int, reason: str) -> Sequence[LinkClosed]:
         """Close all circuits of a link between servers that has closed."""
         return self._close([each for each in self._links if each.peer_link == peer_link], reason)
+
+    def leave(self, domains: Iterable[str], epoch: int) -> list[LinkOpened | MessageArrived]:
+        """End the sessions of domains that this server shared events with; return the inputs of the broker."""
+        inputs: list[LinkOpened | MessageArrived] = []
+        for each in domains:
+            link = self._new_link()
+            self._leaving.add(link)
+            inputs.append(LinkOpened(link, domain_user(each, self._domain), DEVICE, is_server=True))
+            for message in (protocol.Attach(epoch, SESSION, None, keep=False), protocol.Leave(_LEAVE)):
+                inputs.append(MessageArrived(link, protocol.encode(message)))
+        return inputs
+
+    def left(self, output: SendOnLink | LinkDropped) -> list[LinkClosed]:
+        """Take what the broker says to a domain that leaves; close the link at the end."""
+        if output.link not in self._leaving:
+            return []
+        if isinstance(output, SendOnLink):
+            answer = protocol.decode_from_broker(output.payload)
+            if not isinstance(answer, protocol.Done | protocol.RequestRefused) or answer.request != _LEAVE:
+                return []
+        self._leaving.discard(output.link)
+        return [] if isinstance(output, LinkDropped) else [LinkClosed(output.link, "the domain has left")]
+
+    def end(self, reason: str) -> Sequence[LinkClosed]:
+        """Close all circuits."""
+        return self._close(list(self._links), reason)
 
     def answer(self, output: SendOnLink | LinkDropped) -> tuple[int, CircuitMessage | CircuitClosed]:
         """Return what the broker sends to a foreign domain, with the link between servers that it goes out on."""

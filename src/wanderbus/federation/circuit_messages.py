@@ -142,8 +142,13 @@ class ServersTold(PeerMessage, frozen=True, tag=15):
     chosen: str
 
 
+class PartBegun(PeerMessage, frozen=True, tag=16):
+    """The sender's part in the federation has begun again: on this link, all that was sent before is forgotten."""
+
+
 Message = (
-    CircuitOpened
+    PartBegun
+    | CircuitOpened
     | CircuitMessage
     | CircuitClosed
     | InterestSent

@@ -31,6 +31,12 @@ class EverywhereRequests:
         self._last += 1
         self._waiting[self._last] = EverywhereRequest(name, now + WAIT_S)
 
+    def ask_again(self) -> None:
+        """Ask all gateways again: what they were asked, they were asked by a part that has ended."""
+        waiting = [EverywhereRequest(each.name, each.until) for each in self._waiting.values()]
+        self._waiting = dict(enumerate(waiting, self._last + 1))
+        self._last += len(waiting)
+
     @property
     def given_up_at(self) -> float | None:
         """Return when the next request is given up, None if there is none."""

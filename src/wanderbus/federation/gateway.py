@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import count, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, LinkOpened, SendOnLink
+from wanderbus.broker.messages import DomesticInterestChanged, LinkClosed, LinkDropped, LinkOpened, SendOnLink
 from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.messages import FromReceiver, FromSender
@@ -29,6 +29,7 @@ from wanderbus.federation.circuit_messages import (
     ServersTold,
     ToFar,
 )
+from wanderbus.federation.circuits import circuit_numbers, domain_of_circuit
 from wanderbus.federation.domestic_interest import DomesticTable, ReceivedTypes
 from wanderbus.federation.everywhere import EverywhereAnswers
 from wanderbus.federation.everywhere_messages import InterestCounts
@@ -94,6 +95,9 @@ GatewayOutput = FederationOutput | ToServer | InterestCounts
 REPLACED: Final = "another link replaces it"
 """Reason for which a link to a foreign domain is closed when the other side has opened a newer one."""
 
+ABSENT: Final = "is not in the federation file"
+"""End of the reason for which a link is closed that another gateway lends, whose file has the domain."""
+
 LINK_HINT: Final = "compare key and addresses with its card, and ask whether it has yours"
 """Advice about a domain with which there is no link: it does not say whether it knows this one."""
 
@@ -117,6 +121,7 @@ class Gateway:
     :param routing: how filters get around between the domains
     :param new_link: returns the number of a link of the broker that is not used yet
     :param epoch: identifies this life of the gateway; it rises with each
+    :param generation: number of gateways that were here before, in one life of the server, and used the same links
     """
 
     def __init__(
@@ -130,6 +135,7 @@ class Gateway:
         routing: RoutingSettings,
         new_link: Callable[[], int],
         epoch: int,
+        generation: int = 0,
     ) -> None:
         self._own = own
         self._name = name
@@ -150,10 +156,10 @@ class Gateway:
         }
         self._names = tuple(self._domains)
         self._named = NamedFarServers(self._domains)
+        numbers = circuit_numbers(generation, len(self._names))
         self._exports = {
-            # The number of a circuit tells which domain it is for.
-            each.name: Exports(each.name, each.sends, servers, count(place, len(self._names)).__next__, epoch)
-            for place, each in enumerate(self._domains.values(), 1)
+            each.name: Exports(each.name, each.sends, servers, new_circuit, epoch)
+            for each, new_circuit in zip(self._domains.values(), numbers, strict=True)
         }
         self._imports = {
             each.name: Imports(each.name, own, each.receives, new_link, epoch, each.events_per_s_max)
@@ -194,6 +200,10 @@ class Gateway:
         else:
             self._take_turn(now)
         return self._take()
+
+    def end(self, reason: str) -> list[LinkClosed]:
+        """Return what closes the links of the broker, because another gateway takes the place of this one."""
+        return [LinkClosed(each, reason) for each in self._publishing]
 
     def clock_read(self, wall_us: int) -> None:
         """Note the wall clock."""
@@ -246,7 +256,7 @@ class Gateway:
         """Take messages of circuits, whose numbers tell which foreign domains they are for."""
         for circuit, several in groupby(messages, attrgetter("circuit")):
             if self._names:
-                domain = self._names[(circuit - 1) % len(self._names)]
+                domain = self._names[domain_of_circuit(circuit, len(self._names))]
                 self._apply(domain, self._exports[domain].from_server(server, list(several), now))
         return self._take()
 
@@ -303,6 +313,9 @@ class Gateway:
         """Take a report of the links to foreign domains."""
         domain = domain_of_link(report.server)
         match report:
+            case ServerLinkOpened(link=link) if domain not in self._domains:
+                # Another gateway here, whose file is another one, lends it.
+                self._outputs.append(ForForeignLinks(CloseServerLink(link, f"{domain} {ABSENT}")))
             case ServerLinkOpened(link=link, server=server, is_ours=is_ours):
                 if is_ours is not (domain in self._choices):
                     reason = f"{min(self._own, domain)} opens the links between both domains"
@@ -326,9 +339,9 @@ class Gateway:
                     self._unlinked(domain, now)
             case ServerMessageReceived(link=link, payload=payload):
                 self._on_message(domain, link, payload, now)
-            case PeerUnreachable(reason=reason):
+            case PeerUnreachable(reason=reason) if domain in self._domains:
                 self._unreachable(domain, reason, now)
-            case ServerReachable():
+            case ServerReachable() if domain in self._domains:
                 self._report(domain, "")
         return self._take()
 
@@ -522,6 +535,8 @@ class Gateway:
     def timer_fired(self, key: object, now: float) -> list[GatewayOutput]:
         """Take a timer of the gateway."""
         match key:
+            case (str(), str(domain), *_) if domain not in self._domains and key[0] != "routing":
+                pass  # a former gateway of this server has set it
             case ("turn",):
                 self._take_turn(now)
             case ("placing",):
@@ -559,6 +574,8 @@ class Gateway:
 
     def _tried(self, domain: str, now: float) -> None:
         """Try the next gateway of a domain, unless there is a link meanwhile."""
+        if domain not in self._choices:
+            return
         # The links report about an only gateway; of several, each is given up before that.
         has_several = len(self._domains[domain].gateways) > 1
         if has_several and domain not in self._links and not self._troubles.get(domain):

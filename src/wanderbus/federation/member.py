@@ -39,6 +39,7 @@ from wanderbus.federation.circuit_messages import (
     FromFar,
     InterestSent,
     LossReported,
+    PartBegun,
     ServersAsked,
     ServersTold,
     SharedLinkMessage,
@@ -68,6 +69,7 @@ from wanderbus.federation.routed.links import RoutedLinks
 from wanderbus.federation.routed.outputs import ForSharedLinks, RoutedOutput
 from wanderbus.federation.shared_links import SharedLinks
 from wanderbus.federation.shared_outputs import AtGateway, ForOwnLink, OnPeerLink, SharedOutput
+from wanderbus.filters import Filter
 from wanderbus.machine import ClockRead, Output, SetTimer, TimerFired
 from wanderbus.peers.far_servers import FIRST_FAR_LINK
 from wanderbus.peers.messages import (
@@ -77,6 +79,11 @@ from wanderbus.peers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
+
+CHANGED: Final = "the federation file has changed"
+"""Reason for which links are closed when another member takes the place of one."""
+
+Entries = tuple[tuple[str, Filter], ...]
 
 _HERE: Final = 0
 """Number of the link of this server to itself."""
@@ -88,6 +95,7 @@ class FederationMember:
     :param lineage: returns a subject, its parent and so on up to the top
     :param new_link: returns the number of a link of the broker that is not used yet
     :param epoch: identifies this life of the server; it rises with each
+    :param former: the member whose place it takes, in the same life of the server
     """
 
     def __init__(
@@ -97,16 +105,19 @@ class FederationMember:
         new_link: Callable[[], int],
         *,
         epoch: int,
+        former: FederationMember | None = None,
     ) -> None:
         self._server = parameters.server
-        self._host = CircuitHost(parameters.own, new_link)
+        self._lineage, self._new_link, self._epoch = lineage, new_link, epoch
+        self._generation: int = 0 if former is None else former._generation + 1
+        self._host = CircuitHost(parameters.own, [each.name for each in parameters.domains], new_link)
         types = ReceivedTypes(parameters.received, lineage)
         self._lossy = {each.name: ReceivedTypes(each.receives, lineage).subjects for each in parameters.domains}
         """Subjects of the subscriptions that may match the events of each foreign domain."""
         others = [each for each in parameters.gateways if each != self._server]
         self._source = DomesticSource(self._server, others, types, epoch)
         self._gateways = frozenset(parameters.gateways)
-        self._everywhere = EverywhereRequests()
+        self._everywhere: EverywhereRequests = EverywhereRequests() if former is None else former._everywhere
         self._given_up_at: float | None = None
         """Time of the timer for these."""
         self._gateway: Gateway | None = None
@@ -123,12 +134,19 @@ class FederationMember:
                 parameters.routing.without_trees(),
                 new_link,
                 epoch,
+                self._generation,
             )
             self._shared = SharedLinks(parameters.gateways, self._server)
             self._routed = RoutedLinks(parameters.routing, epoch, parameters.gateways.index(self._server))
-        self._far = FarLinks([each.name for each in parameters.domains], count(FIRST_FAR_LINK).__next__, epoch)
+        names = [each.name for each in parameters.domains]
+        self._far: FarLinks = former._far if former else FarLinks(names, count(FIRST_FAR_LINK).__next__, epoch)
+        self._far.use(names)
         self._own: dict[str, int] = {}
         """The link that this server has opened to each other one."""
+        self._accepted: dict[int, str] = {}
+        """Servers that have opened links to this one, by the link."""
+        self._subscriptions: dict[str, Entries] = {}
+        """All subscriptions of users here, for a successor."""
         self._outputs: list[FederationOutput] = []
         self._loop: deque[tuple[bool, ToServerMessage]] = deque()
         """Messages between this server and the gateway that it is; true if the gateway is the sender."""
@@ -138,11 +156,48 @@ class FederationMember:
         """These, and those of links that go through other domains."""
         self._timer_at: float | None = None
 
-    def start(self, now: float) -> list[FederationOutput]:
-        """Begin."""
+    def start(self, now: float, sharing: Iterable[str] = ()) -> list[FederationOutput]:
+        """Begin; end the sessions of those domains with which this server has been ``sharing`` events, and is not now.
+
+        The file may have changed before this start.
+        """
+        self._outputs += self._host.leave(sorted(set(sharing) - self._lossy.keys()), self._epoch)
         if self._gateway is not None:
             self._route(self._gateway.start(now))
         return self._finish(now)
+
+    def end(self) -> list[FederationOutput]:
+        """Return what closes the links of the broker, before a :meth:`successor` takes the place of this member."""
+        self._outputs += self._host.end(CHANGED)
+        if self._gateway is not None:
+            self._outputs += self._gateway.end(CHANGED)
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def successor(self, parameters: FederationParameters, *, epoch: int) -> FederationMember:
+        """Return a member with other parameters, which is to :meth:`take_over`; ``epoch`` is above that of this one."""
+        return FederationMember(parameters, self._lineage, self._new_link, epoch=epoch, former=self)
+
+    def take_over(self, former: FederationMember, now: float) -> list[FederationOutput]:
+        """Begin in place of another member, with its links to servers here, which are to begin again on them."""
+        self._everywhere.ask_again()
+        self._outputs += self._host.leave(sorted(former._lossy.keys() - self._lossy.keys()), self._epoch)
+        if self._gateway is not None:
+            self._route(self._gateway.start(now))
+        self._inherit(former, now)
+        self._say_begun(former)
+        self._accepted = former._accepted
+        for server, link in former._own.items():
+            self._on_link_opened(ServerLinkOpened(link, server, is_ours=True), now)
+        return self._finish(now)
+
+    def _inherit(self, former: FederationMember, now: float) -> None:
+        self._on_subscriptions(DomesticInterestChanged(former._subscriptions), now)
+
+    def _say_begun(self, former: FederationMember) -> None:
+        """Let each server here forget all that it has heard on its links, as if they had broken."""
+        begun = circuit_messages.encode(PartBegun())
+        self._outputs += [SendOnServerLink(link, begun) for link in (*former._own.values(), *former._accepted)]
 
     def called_at(self, contacts: tuple[str, ...]) -> None:
         """Tell servers of other domains that their users call this one at ``contacts``."""
@@ -168,9 +223,7 @@ class FederationMember:
                 case AtForeignLinks(report=report) if self._shared is not None:
                     self._share(self._shared.at_links(report))
                 case DomesticInterestChanged():
-                    self._send_interest(self._source.changed(given, now))
-                    if gateway is not None:
-                        self._route(gateway.interest_changed(given, now))
+                    self._on_subscriptions(given, now)
                 case ForeignInterestAsked(name=name):
                     self._everywhere.ask(name, now)
                 case TimerFired(key="everywhere"):
@@ -195,9 +248,19 @@ class FederationMember:
                     self._route(gateway.timer_fired(key, now))
         return self._finish(now)
 
+    def _on_subscriptions(self, changed: DomesticInterestChanged, now: float) -> None:
+        for each in changed.removed:
+            self._subscriptions.pop(each, None)
+        self._subscriptions.update(changed.added)
+        self._send_interest(self._source.changed(changed, now))
+        if self._gateway is not None:
+            self._route(self._gateway.interest_changed(changed, now))
+
     def _on_broker(self, output: SendOnLink | LinkDropped, now: float) -> None:
         if self._host.has(output.link):
             self._to_gateway(*self._host.answer(output))
+        elif closing := self._host.left(output):
+            self._outputs += closing
         elif self._gateway is not None:
             self._route(self._gateway.from_broker(output, now))
 
@@ -217,6 +280,7 @@ class FederationMember:
     def _on_link_opened(self, opened: ServerLinkOpened, now: float) -> None:
         server = opened.server
         if not opened.is_ours:
+            self._accepted[opened.link] = server
             return
         self._own[server] = opened.link
         if server in self._source.gateways:
@@ -228,6 +292,7 @@ class FederationMember:
 
     def _on_link_closed(self, closed: ServerLinkClosed, now: float) -> None:
         server, link = closed.server, closed.link
+        self._accepted.pop(link, None)
         self._outputs += self._host.link_closed(link, closed.reason)
         if self._shared is not None:
             self._share(self._shared.peer_link_closed(link))
@@ -246,6 +311,9 @@ class FederationMember:
         try:
             message = circuit_messages.decode(received.payload)
             match message:
+                case PartBegun():
+                    self._on_link_closed(ServerLinkClosed(link, server, f"the part of {server} has begun again"), now)
+                    self._on_link_opened(ServerLinkOpened(link, server, is_ours=is_own), now)
                 case InterestSent(payload=payload):
                     self._on_interest(server, link, decode_interest(payload), is_own=is_own, now=now)
                 case CircuitOpened():

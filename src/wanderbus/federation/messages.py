@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective
 from wanderbus.broker.signals import ForFederation
+from wanderbus.federation.parameters import FederationParameters
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
-from wanderbus.peers.far_servers import FarReport, FarRequest
+from wanderbus.peers.far_servers import FarDomain, FarReport, FarRequest
+from wanderbus.peers.links import ServerLinks
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
@@ -46,6 +50,18 @@ class ForFarLinks(Input, frozen=True):
     """A request to these links."""
 
     request: FarRequest
+
+
+class FederationChanged(Input, frozen=True):
+    """The file of the federation has changed: everything of this server's part in it begins again with these.
+
+    ``links`` are those of a gateway to other domains, in place of the present ones. ``epoch`` is as that of a start.
+    """
+
+    parameters: FederationParameters
+    foreign: Mapping[str, FarDomain]
+    links: ServerLinks | None
+    epoch: int
 
 
 class ForeignEventsLost(Output, frozen=True):

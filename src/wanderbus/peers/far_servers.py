@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -70,6 +70,11 @@ class FarDomains(msgspec.Struct, frozen=True):
     """Name of this server to other domains, "" if it is the one that ids of events here have."""
     lineage: Callable[[str], Sequence[str]] = lambda subject: (subject,)
     """Returns a subject, its parent and so on up to the top."""
+
+    def use(self, foreign: Mapping[str, FarDomain]) -> None:
+        """Use these foreign domains instead, for moves that begin from now on."""
+        self.foreign.clear()
+        self.foreign.update(foreign)
 
     def of(self, server: str) -> FarDomain | None:
         """Return the domain of a server or a target; None for one of the own domain, and for an unknown one."""

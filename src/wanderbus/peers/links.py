@@ -60,6 +60,7 @@ from wanderbus.peers.messages import (
     ConnectServer,
     ConsumedOnServerLink,
     DisconnectServer,
+    EndServerLinks,
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
@@ -211,6 +212,13 @@ class ServerLinks:
         self._parts.run(now)
         return self._parts.take_outputs()
 
+    def _end(self, reason: str, now: float) -> None:
+        """Close all links."""
+        for server in list(self._own):
+            self._disconnect(self._own.pop(server), now)
+        for link in list(self._links.values()):
+            self._close(link, reason, now)
+
     def _give_onward(self) -> None:
         """Give the endpoint what is for it, as one batch."""
         onward, self._onward = self._onward, []
@@ -237,6 +245,8 @@ class ServerLinks:
                 self._health[server].wanted(now)
                 self._start_offer(own, now)
                 self._look_later(now)
+            case EndServerLinks(reason=reason):
+                self._end(reason, now)
             case DisconnectServer(server=server) if server in self._own:
                 self._disconnect(self._own.pop(server), now)
                 self._health[server].unwanted()

@@ -24,6 +24,12 @@ class DisconnectServer(Input, frozen=True):
     server: str
 
 
+class EndServerLinks(Input, frozen=True):
+    """Close all links, and stop opening any: others take their place on the same socket."""
+
+    reason: str
+
+
 class SendOnServerLink(Input, frozen=True):
     """Deliver ``payload`` once to the other server, after all payloads that were sent on ``link`` before."""
 
@@ -96,6 +102,7 @@ class ServerReachable(Output, frozen=True):
 ServerLinksInput = (
     ConnectServer
     | DisconnectServer
+    | EndServerLinks
     | SendOnServerLink
     | CloseServerLink
     | ConsumedOnServerLink

@@ -146,6 +146,8 @@ class BrokerRole(StatefulRole):
         self._engine: EngineReading | None = None
         self._supervised: SupervisedService | None = None
         """The matching engine, if the server starts it."""
+        self._following: asyncio.Task[None] | None = None
+        """Task that reads the file of the federation again after each change."""
         self._registered = asyncio.Event()
         self._rejection: AuthenticationError | None = None
         self._trouble = ""
@@ -307,6 +309,8 @@ class BrokerRole(StatefulRole):
             self._supervised.start()
         files = self._offer.files
         assert files is not None
+        if self._federation is not None:
+            self._following = self._federation.follow(self._offer.feed)
         outputs = self.machine.start(wall_us(), now, restored_reason(files.directory))
         try:
             write_log_name(files.log.directory, self._state.server, self._state.incarnation)
@@ -396,7 +400,9 @@ class BrokerRole(StatefulRole):
                 self._on_extension_failed(count, reason)
 
     def close(self) -> None:
-        """Read no further history, and no matches."""
+        """Read no further history, and no matches, and no changed file."""
+        if self._following is not None:
+            self._following.cancel()
         if self._engine is not None:
             self._engine.close()
         if self._supervised is not None:

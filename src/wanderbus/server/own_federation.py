@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from wanderbus.access.federation_parts import FIRST_CIRCUIT, FOREIGN_SOCKET, FederationParts
 from wanderbus.channels.hierarchy import Hierarchy
@@ -15,18 +19,46 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.federation.gateway import LINK_HINT
 from wanderbus.federation.gateway_choice import FOREIGN_RETRY_S_MAX, link_name
 from wanderbus.federation.member import FederationMember
+from wanderbus.federation.messages import FederationChanged
 from wanderbus.federation.parameters import FederationParameters, ForeignDomain
 from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
-from wanderbus.machine import Address, RandomSource
+from wanderbus.machine import Address, Input, RandomSource
 from wanderbus.peers.far_servers import FarDomain, FarDomains
 from wanderbus.peers.links import ServerLinks
 from wanderbus.rudp.keys import KeyPair
 from wanderbus.runtime.files.federation_file import domain_key, federation_key_file, read_federation
 from wanderbus.runtime.files.file_modes import warn_if_open
+from wanderbus.runtime.files.users_reports import version_of
+from wanderbus.runtime.system_random import wall_us
 from wanderbus.server.ports import Port, UdpPort
+from wanderbus.settings.federation import Federation
+
+_log = logging.getLogger("wanderbus.server")
 
 _FEDERATION: Final = "wanderbus federation"
 """Name of the domain of gateways, to which the keys of their links belong."""
+
+
+LOOK_S: Final = 1.0
+"""Pause between two checks for a change of the file."""
+
+
+class FederationContext(msgspec.Struct):
+    """Values that a server needs for its part in the federation, whatever the file says."""
+
+    server: str
+    servers: tuple[str, ...]
+    """All servers of the domain."""
+    channels: OwnChannels | None
+    random: RandomSource
+    reset_key: bytes
+    epoch_ms: int
+    """Time of the start, or of the last change of the file."""
+
+    @property
+    def lineage(self) -> Callable[[str], Sequence[str]]:
+        """Return the function that returns a subject, its parent and so on up to the top."""
+        return Hierarchy({}).lineage if self.channels is None else self.channels.lineage
 
 
 class OwnFederation:
@@ -39,7 +71,12 @@ class OwnFederation:
 
     def __init__(self, file: Path, gateway: str | None = None, key: Path | None = None) -> None:
         """Read the files; raise :class:`ConfigurationError` if they cannot be used or do not belong together."""
+        self._file = file
+        self._version = version_of(file)
         self.federation = read_federation(file)
+        self._context: FederationContext | None = None
+        self._circuits = itertools.count(FIRST_CIRCUIT)
+        self._links = itertools.count(1)
         self.gateway = gateway
         self.key: KeyPair | None = None
         """Key pair of the domain; None unless this server is a gateway."""
@@ -83,49 +120,89 @@ class OwnFederation:
         :param epoch_ms: time of the start, which identifies this life of the server
         :raises ConfigurationError: a gateway is no server of the domain
         """
-        federation = self.federation
-        if strangers := [each for each in federation.gateways if each not in servers]:
+        context = self._context = FederationContext(server, tuple(servers), channels, random, reset_key, epoch_ms)
+        self._check(self.federation, context)
+        parameters = self._parameters(server, servers)
+        domains = FarDomains(self.federation.name, far_domains(parameters), server, context.lineage)
+        member = FederationMember(parameters, context.lineage, self._circuits.__next__, epoch=epoch_ms)
+        return FederationParts(member, self._make_links(context), domains)
+
+    def look(self) -> FederationChanged | None:
+        """Read the file again if it has changed; return what changes, None if nothing does, or if it is unusable."""
+        version, context = version_of(self._file), self._context
+        if version == self._version or context is None:
+            return None
+        self._version = version
+        try:
+            federation = read_federation(self._file)
+            self._check_own(federation)
+            self._check(federation, context)
+        except ConfigurationError as error:
+            _log.error("the changed file %s is not used, the former one stays: %s", self._file, error)
+            return None
+        if federation.settings == self.federation.settings:
+            return None
+        self.federation = federation
+        _log.warning("%s has changed: it now has %s foreign domains", self._file, len(federation.domains))
+        context.epoch_ms = max(context.epoch_ms + 1, wall_us() // 1_000)
+        parameters = self._parameters(context.server, context.servers)
+        return FederationChanged(parameters, far_domains(parameters), self._make_links(context), context.epoch_ms)
+
+    def follow(self, feed: Callable[[Input], None]) -> asyncio.Task[None]:
+        """Start a task that reads the file again after each change, and feeds what changes, until cancelled."""
+
+        async def look_again() -> None:
+            while True:
+                await asyncio.sleep(LOOK_S)
+                if (changed := self.look()) is not None:
+                    feed(changed)
+
+        return asyncio.create_task(look_again(), name="wanderbus-federation")
+
+    def _check_own(self, federation: Federation) -> None:
+        """Refuse a change of the own domain, which only a start can make."""
+        before, now = self.federation, federation
+        for key, is_same in (
+            ("name", before.name == now.name),
+            ("public_key", before.public_key == now.public_key),
+            ("gateways", list(before.gateways.items()) == list(now.gateways.items())),
+        ):
+            if not is_same:
+                raise ConfigurationError(f"{key}: the own one changes with a restart only; restart the server")
+
+    def _check(self, federation: Federation, context: FederationContext) -> None:
+        """Refuse what servers lack, and what contradicts the domain of this server."""
+        if strangers := [each for each in federation.gateways if each not in context.servers]:
             raise ConfigurationError(
                 f"federation: its gateway {strangers[0]} is no server of the domain; name gateways as in event_domain"
             )
-        self._check_decentralised(channels)
-        lineage = Hierarchy({}).lineage if channels is None else channels.lineage
-        parameters = self._parameters(server, servers)
-        domains = FarDomains(
-            federation.name,
-            {
-                each.name: FarDomain(each.receives, each.sends, each.gives_sessions, each.takes_sessions)
-                for each in parameters.domains
-            },
-            server,
-            lineage,
-        )
-        member = FederationMember(parameters, lineage, itertools.count(FIRST_CIRCUIT).__next__, epoch=epoch_ms)
+        self._check_decentralised(federation, context.channels)
+
+    def _make_links(self, context: FederationContext) -> ServerLinks | None:
         if self.gateway is None or self.key is None:
-            return FederationParts(member, None, domains)
-        links = ServerLinks(
-            link_name(federation.name, self.gateway),
+            return None
+        return ServerLinks(
+            link_name(self.federation.name, self.gateway),
             self.key,
-            federation.links_of(self.gateway),
+            self.federation.links_of(self.gateway),
             _FEDERATION,
-            random,
-            new_link=itertools.count(1).__next__,
+            context.random,
+            new_link=self._links.__next__,
             socket=FOREIGN_SOCKET,
-            reset_key=reset_key,
+            reset_key=context.reset_key,
             hint=LINK_HINT,
             retry_s_max=FOREIGN_RETRY_S_MAX,
         )
-        return FederationParts(member, links, domains)
 
-    def _check_decentralised(self, channels: OwnChannels | None) -> None:
+    def _check_decentralised(self, federation: Federation, channels: OwnChannels | None) -> None:
         """Refuse several gateways where a received type is decentralised: only the publishing one knows its repeats."""
         decentralised = None if channels is None else channels.decentralised
-        if decentralised is None or len(self.federation.gateways) == 1:
+        if decentralised is None or len(federation.gateways) == 1:
             return
-        received = {each for name in self.federation.domains for each in self.federation.receives(name)}
+        received = {each for name in federation.domains for each in federation.receives(name)}
         if found := sorted(each for each in received if decentralised.has(each)):
             raise ConfigurationError(
-                f"federation: the channel of {found[0]} is decentralised, and {self.federation.name} has several "
+                f"federation: the channel of {found[0]} is decentralised, and {federation.name} has several "
                 "gateways; leave one, or make the channel ordered"
             )
 
@@ -163,6 +240,14 @@ class OwnFederation:
             domains=tuple(domains),
             routing=RoutingSettings(federation.name, neighbours, settings.method, settings.methods, settings.backbone),
         )
+
+
+def far_domains(parameters: FederationParameters) -> dict[str, FarDomain]:
+    """Return the foreign domains as those know them who hand sessions over."""
+    return {
+        each.name: FarDomain(each.receives, each.sends, each.gives_sessions, each.takes_sessions)
+        for each in parameters.domains
+    }
 
 
 def federation_of(settings: ServerSettings) -> OwnFederation | None:

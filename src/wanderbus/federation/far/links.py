@@ -90,6 +90,10 @@ class FarLinks:
         self._is_timer_set = False
         self._outputs: list[FarLinksOutput] = []
 
+    def use(self, domains: Iterable[str]) -> None:
+        """Let servers of these domains open links here, and of no others."""
+        self._domains = frozenset(domains)
+
     def called_at(self, contacts: Contacts) -> None:
         """Tell other domains that this server is called at these SIP URIs."""
         self._contacts = contacts

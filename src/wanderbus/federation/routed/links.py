@@ -116,6 +116,8 @@ class RoutedLinks:
         """Take a report of the links to other domains."""
         domain = domain_of_link(report.server)
         match report:
+            case _ if domain not in self._settings.neighbours:
+                self._outputs.append(AtGateway(report))  # of a gateway here that has another file
             case ServerMessageReceived(link=link, payload=payload) if payload.startswith(ROUTED_PREFIX):
                 self._outputs.append(ForSharedLinks(ConsumedOnServerLink(link, 1)))
                 if self._direct.get(domain) == link:

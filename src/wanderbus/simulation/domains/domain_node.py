@@ -234,6 +234,10 @@ class DomainNode(BrokerHost):
         self._note(f"link {number} with {server} opens")
         self._feed_part(self._part_of(link), [ServerLinkOpened(number, server, is_ours=self is link.source)])
 
+    def knows(self, server: str) -> bool:
+        """Return whether this server opens links to another one, and lets it do so."""
+        return True
+
     def link_closed(self, link: DomainLink, reason: str) -> bool:
         """Report a closed link; return False if that is known already."""
         number = link.numbers[self.name]

@@ -81,6 +81,10 @@ class DomainLinks:
         if (link := self._links.pop((source, target), None)) is not None:
             self.break_link(link, self._nodes[source])
 
+    def unwatch_all(self, source: str) -> None:
+        """Stop opening links of a server."""
+        self._unwanted |= {each for each in (*self._links, *self._pending) if each[0] == source}
+
     def partition(self, sides: Mapping[str, int]) -> None:
         """Break the links between servers of different sides; with no sides all can be reached."""
         self._sides = sides
@@ -121,7 +125,9 @@ class DomainLinks:
         )
 
     def _may_open(self, source: str, target: str) -> bool:
-        return self._nodes[source].alive and self._nodes[target].alive and self.is_reachable(source, target)
+        one, other = self._nodes[source], self._nodes[target]
+        is_up = one.alive and other.alive and one.knows(target) and other.knows(source)
+        return is_up and self.is_reachable(source, target)
 
     def _request(self, source: str, target: str, *, at_once: bool = False) -> None:
         if (source, target) not in self._pending:

@@ -99,6 +99,12 @@ class CountedInterest:
         """The gateway of the first domain that was last linked with the second one."""
         self.takeovers = 0
 
+    def forget(self, source: str, target: str, event_type: str) -> None:
+        """Forget what counted: the type begins or ceases to cross, and what is on its way may be refused."""
+        for device in self._devices:
+            for identity in device.asked if device.node.domain == target else ():
+                self.counted.pop((identity, source, event_type), None)
+
     def look(self) -> None:
         """Note what counts now."""
         moment = self._world.moment()
@@ -132,7 +138,8 @@ class CountedInterest:
             for each in self._layout.crossing(source.name, target.name):
                 place = identity, source.name, each
                 known = self.counted.setdefault(place, {})
-                if not target.wanted_by(wanted.subject, each) or life in known:
+                is_changed = (source.name, target.name, each) in self._layout.changed
+                if is_changed or not target.wanted_by(wanted.subject, each) or life in known:
                     continue
                 there = [foreign_interest(one, target.name, each) for one in servers]
                 mark = Event(each, {MARK: mark_of(wanted)})
@@ -152,6 +159,8 @@ class CountedInterest:
 def check_interest(layout: FederationLayout, nodes: Mapping[str, FederatedNode], marks: Sequence[int]) -> Iterator[str]:
     """Yield the differences between what each domain wants and what the servers of the others have, all being quiet."""
     for source, target in layout.pairs():
+        if source.name in target.absent and target.name not in source.absent:
+            continue  # to the source, the target is away, and may come back
         wanted = [
             row.subscription
             for name in target.servers

@@ -32,6 +32,8 @@ class SimulatedDomain(msgspec.Struct):
     """Subjects whose channels are decentralised."""
     sends: dict[str, frozenset[str]] = {}
     receives: dict[str, frozenset[str]] = {}
+    absent: set[str] = set()
+    """Domains that are not in its file now."""
 
     def wanted_by(self, subject: str, event_type: str) -> bool:
         """Return whether a subscription to ``subject`` is one to the events of a type, too."""
@@ -50,6 +52,8 @@ class FederationLayout:
         self.sessions_move = False
         """True if sessions move between all domains."""
         self.domains: dict[str, SimulatedDomain] = {}
+        self.changed: set[tuple[str, str, str]] = set()
+        """Types that have begun or ceased to cross from one domain to another, because their files have changed."""
         for name in _NAMES[: self._count(draw)]:
             servers = tuple([f"{name[0]}{number}" for number in range(1, draw.choice([1, 2, 2, 3]) + 1)])
             gateways = draw.sample(servers, min(len(servers), draw.choice([1, 2, 2])))
@@ -93,11 +97,18 @@ class FederationLayout:
 
     def crossing(self, source: str, target: str) -> frozenset[str]:
         """Return the types that the source sends and the target receives."""
+        if source in self.domains[target].absent or target in self.domains[source].absent:
+            return frozenset()
         return self.domains[source].sends[target] & self.domains[target].receives[source]
+
+    def ever_crossing(self, source: str, target: str) -> frozenset[str]:
+        """Return the types that cross now, and those that have done so."""
+        changed = [type for one, other, type in self.changed if (one, other) == (source, target)]
+        return self.crossing(source, target).union(changed)
 
     def parameters(self, domain: SimulatedDomain, server: str) -> FederationParameters:
         """Return what a server has to know of the federation."""
-        others = [each for each in self.domains.values() if each is not domain]
+        others = [each for each in self.domains.values() if each is not domain and each.name not in domain.absent]
         neighbours: Mapping[str, Neighbour] = {
             each.name: Neighbour(
                 domain.receives[each.name], domain.sends[each.name], self.distance(domain.name, each.name)

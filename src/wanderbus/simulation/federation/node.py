@@ -11,10 +11,10 @@ from wanderbus.access.federation_traffic import FederationTraffic
 from wanderbus.broker.messages import LinkDropped, SendOnLink
 from wanderbus.broker.signals import BrokerOutput, ForFederation
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.federation.gateway import REPLACED
-from wanderbus.federation.gateway_choice import link_name
+from wanderbus.federation.gateway import ABSENT, REPLACED
+from wanderbus.federation.gateway_choice import domain_of_link, link_name
 from wanderbus.federation.member import FederationMember
-from wanderbus.federation.messages import ForeignEventsLost
+from wanderbus.federation.messages import FederationChanged, ForeignEventsLost
 from wanderbus.federation.parameters import FederationParameters
 from wanderbus.federation.shared_links import OTHER_USER
 from wanderbus.machine import Input, Output
@@ -26,6 +26,9 @@ from wanderbus.simulation.world import World
 
 _ROUTING_LIVES_MAX: Final = 1_000
 """Lives of the routing of filters in one life of a server."""
+
+_LIVES_PER_CHANGE: Final = 50
+"""Lives of it until the file changes again."""
 
 
 class FederatedNode(DomainNode):
@@ -66,13 +69,34 @@ class FederatedNode(DomainNode):
         # As with times in ms, no life of the routing of filters has the number of a later life of the server.
         epoch = self.storage.lives * _ROUTING_LIVES_MAX
         self.member = FederationMember(self.parameters, self.channels.lineage, circuits.__next__, epoch=epoch)
+        self._changes = 0
         self._foreign_reports = LinkReports()
         links: Any = self._foreign_reports if self.name in self.parameters.gateways else None
         self._federation = FederationTraffic(self._parts, FederationParts(self.member, links), self._traffic)
 
+    def change_federation(self, parameters: FederationParameters) -> None:
+        """Use a changed file of the federation while the server runs; one that is down uses it with its start."""
+        self.parameters = parameters
+        if not self.alive:
+            return
+        self.foreign_links.unwatch_all(self.gateway_name)
+        for number, link in list(self._server_links.items()):
+            if self._is_foreign(link):
+                del self._server_links[number]
+                self.foreign_links.break_link(link, self)
+        self._changes += 1
+        epoch = self.storage.lives * _ROUTING_LIVES_MAX + _LIVES_PER_CHANGE * self._changes
+        links: Any = self._foreign_reports if self.name in parameters.gateways else None
+        self._federation.change(FederationChanged(parameters, {}, links, epoch), self._world.now)
+        self.member = self._federation.member
+        self._run()
+
+    def knows(self, server: str) -> bool:
+        return "/" not in server or domain_of_link(server) in {each.name for each in self.parameters.domains}
+
     def _request_links(self) -> None:
         super()._request_links()
-        self._federation.start(self._world.now)
+        self._federation.start(self._world.now, self.broker.state, self.domain)
         self._run()
 
     def _route_broker(self, outputs: list[BrokerOutput], now: float) -> None:
@@ -115,7 +139,7 @@ class FederatedNode(DomainNode):
             return
         closing = f"{self.name} closes a link to {self._name_at(link)}: {reason}"
         self._note(closing)
-        if reason not in (REPLACED, OTHER_USER):
+        if reason not in (REPLACED, OTHER_USER) and not reason.endswith(ABSENT):
             self.problems.append(closing)
         self.foreign_links.break_link(link, self)
 

@@ -141,8 +141,14 @@ class FederationTruth:
                     lives.append([moment, FOREVER])
             case Unsubscribed(subscription=identity) if identity in self.subscriptions:
                 self.subscriptions[identity].lives[-1][1] = moment
+            case Dropped(user=user, reason="discarded") if self._has_left(domain_of(user, node.domain), node.domain):
+                pass
             case EventsLost() | Dropped():
                 self.problems.append(f"{name} loses notifications: {record}")
+
+    def _has_left(self, domain: str | None, own: str) -> bool:
+        """Return whether a foreign domain was not in the file of another one for a while."""
+        return domain is not None and any(each[:2] == (own, domain) for each in self._layout.changed)
 
     def _notify(self, server: str, event: EventId, notified: Sequence[Notified], moment: int) -> None:
         node = self._nodes[server]
@@ -174,7 +180,7 @@ class FederationTruth:
                 there = EventId(link_name(source, identity.origin), identity.incarnation, identity.number)
                 if each.event != msgspec.structs.replace(origin.event, origin=there):
                     self.problems.append(f"{uid} is {each.event} in {domain}, and was {origin.event} under {there}")
-                if subject not in self._layout.crossing(source, domain):
+                if subject not in self._layout.ever_crossing(source, domain):
                     self.problems.append(f"{uid} of type {subject} has come from {source} to {domain}")
                 name = each.acceptance.device, each.acceptance.epoch, each.acceptance.number
                 if name != (device_of(identity, subject), identity.incarnation, identity.number):
@@ -259,7 +265,7 @@ class FederationTruth:
         """Return whether a subscription matches an event of another domain, and its type crosses."""
         domain = self._layout.domains[followed.domain]
         is_wanted = domain.wanted_by(followed.subscription.subject, event.subject)
-        may_cross = event.subject in self._layout.crossing(source, domain.name)
+        may_cross = event.subject in self._layout.ever_crossing(source, domain.name)
         return is_wanted and may_cross and followed.filter.matches(event)
 
     def _ending(self, identity: str, life: int) -> int:
@@ -274,7 +280,7 @@ class FederationTruth:
             if origin is None or (source := self._nodes[origin.server].domain) == target:
                 self.problems.append(f"{uid} is sent to {target}, where it is from, or nobody has published it")
                 continue
-            if origin.event.subject not in self._layout.crossing(source, target):
+            if origin.event.subject not in self._layout.ever_crossing(source, target):
                 self.counters["passed_over"] += 1  # by the gateway: a child of a type that crosses
                 continue
             wanting = [
