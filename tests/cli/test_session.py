@@ -154,7 +154,11 @@ def test_l06_the_owner_is_asked_to_move_the_session(asked: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "complaint"),
     [
-        ((BOB, "--to", "s9"), 2, "--to: the domain has no server 's9' (expected s1 or s2 or s3)"),
+        (
+            (BOB, "--to", "s9"),
+            2,
+            "--to: the domain has no server 's9' (expected s1 or s2 or s3); another domain is DOMAIN, or DOMAIN/SERVER",
+        ),
         ((BOB, "--to", "s3"), 2, f"give the session with --session NAME: {BOB} has default, work"),
         (
             (BOB, "--session", "play", "--to", "s3"),

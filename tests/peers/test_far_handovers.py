@@ -80,12 +80,14 @@ LINK = FIRST_FAR_LINK
 class Server:
     """A server of a domain with the foreign domain ``other`` and a third one, gamma; ``beside`` it are further ones."""
 
-    def __init__(self, own: str, other: str, *, trusts: bool = True, beside: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, own: str, other: str, *, trusts: bool = True, beside: tuple[str, ...] = (), serves: bool = True
+    ) -> None:
         types = frozenset({"T"})
         self.state = BrokerState(f"{own[0]}1", 100)
         known = FarDomain(types, types, gives_sessions=trusts, takes_sessions=trusts)
         domains = FarDomains(own, {other: known, "gamma": FarDomain(types, frozenset())}, f"{own[0]}1")
-        self.handovers = SessionHandovers(beside, beside, self.state, own, domains=domains)
+        self.handovers = SessionHandovers(beside, beside, self.state, own, domains=domains, serves=serves)
         self.peer = f"{other}/{other[0]}1"
 
     def give(self, *inputs: Input | Output) -> list[Input | Output]:
@@ -155,7 +157,17 @@ def test_l01_a_domain_that_the_operator_does_not_trust_gets_no_session(target: s
 def test_l01_an_unknown_domain_is_no_target() -> None:
     server = Server("alpha", "beta")
     server.subscribed()
-    assert "no other server" in reason(server.give(MoveSession(USER, "default", "delta/d1")))
+    refused = reason(server.give(MoveSession(USER, "default", "delta/d1")))
+    assert refused == "'delta/d1' is no foreign domain of alpha; those are beta, gamma"
+
+
+def test_l01_a_session_that_has_left_for_another_domain_says_where_it_is() -> None:
+    server = Server("alpha", "beta")
+    server.subscribed()
+    session = server.state.sessions[session_key(USER, "default")]
+    session.is_fenced, session.next_owner = True, "beta/b1"
+    refused = reason(server.give(MoveSession(USER, "default", "beta")))
+    assert refused == f"the session 'default' of {USER} has moved to beta/b1"
 
 
 def started(server: Server, target: str = "beta") -> list[Input | Output]:
@@ -262,6 +274,14 @@ def test_l01_a_domain_that_is_not_trusted_gives_no_session() -> None:
     (refused,) = answers(server.say(*offer()))
     assert isinstance(refused, MoveRefused)
     assert refused.reason.startswith("beta takes no sessions of alpha")
+
+
+def test_l01_a_server_that_serves_no_devices_takes_no_session_of_another_domain() -> None:
+    server = Server("beta", "alpha", serves=False)
+    server.open()
+    (refused,) = answers(server.say(*offer()))
+    assert isinstance(refused, MoveRefused)
+    assert refused.reason == "b1 serves no devices"
 
 
 def test_l05_the_target_says_what_its_domain_wants_for_the_session() -> None:

@@ -227,6 +227,34 @@ def test_a_decisive_refusal_is_forwarded() -> None:
         assert statuses(desk.step(answer(desk.chosen(sip(call=f"{status}")), status))) == [status]
 
 
+def moved_to(*numbers: int) -> list[tuple[str, str]]:
+    """Return the header fields of a redirection to brokers."""
+    return [("Contact", f"<sip:broker@10.0.0.{number}:5062>") for number in numbers]
+
+
+def test_a_caller_of_another_domain_is_sent_to_the_broker_that_a_redirection_names() -> None:
+    """The caller would ask the own proxy, which does not know the brokers of this domain."""
+    request = sip()
+    headers = tuple((name, value.replace("user0@example.org", "carol@a.example")) for name, value in request.headers)
+    desk = Desk()
+    first = desk.chosen(Request("INVITE", BROKER, headers))
+    others = [number for number in (1, 2, 3) if f"10.0.0.{number}" != host(first)]
+    (second,) = sent(desk.step(answer(first, 302, moved_to(others[1]))))
+    assert host(second) == f"10.0.0.{others[1]}"
+    again = desk.step(answer(second, 302, moved_to(others[0])))
+    assert statuses(again) == [302], "a second redirection may lead in a circle"
+
+
+def test_a_redirection_to_no_broker_here_and_one_of_an_own_caller_are_forwarded() -> None:
+    desk = Desk()
+    first = desk.chosen(sip())
+    assert statuses(desk.step(answer(first, 302, moved_to(1, 2, 3)))) == [302]
+    request = sip(call="other")
+    headers = tuple((name, value.replace("user0@example.org", "carol@a.example")) for name, value in request.headers)
+    first = desk.chosen(Request("INVITE", BROKER, headers))
+    assert statuses(desk.step(answer(first, 302, moved_to(9)))) == [302]
+
+
 def test_a_cancelled_call_is_not_sent_to_the_next_broker() -> None:
     desk = Desk()
     first = desk.chosen(sip())

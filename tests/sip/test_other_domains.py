@@ -404,3 +404,19 @@ def test_passwords_are_in_no_message_between_domains() -> None:
 
     assert net.between
     assert not any(PASSWORD in shown(message) or "Digest" in shown(message) for _, _, message in net.between)
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_a_server_of_a_trusted_domain_that_was_looked_up_is_called_by_its_address(is_trusted: bool) -> None:
+    """The servers of a domain redirect calls to each other's addresses."""
+    others = OtherDomains(lookup=True, trusted=frozenset({"b.example"} if is_trusted else ()))
+    net, a, b = two_domains(others)
+    alice, _ = phones(a, b)
+    there = "sip:bob@10.0.2.1:5061;transport=tls"
+    assert [each.status for each in alice.ask(alice.request("INVITE", there, call_id="1"))] == [403]
+    alice.ask(alice.request("INVITE", BOB, call_id="2"))
+    a.step(DomainLookedUp("b.example", None, SERVERS, ttl_s=60.0))
+    alice.ask(alice.request("INVITE", there, call_id="3"))
+    assert [request.call_id for request in crossing(net)] == (["2", "3"] if is_trusted else ["2"])
+    alice.ask(alice.request("INVITE", "sip:bob@10.0.2.9:5061;transport=tls", call_id="4"))
+    assert "4" not in [request.call_id for request in crossing(net)], "only servers of the domain are called"

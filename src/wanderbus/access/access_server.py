@@ -258,7 +258,9 @@ class AccessServer:
         # A call that passes the proxy of its new server gets a relay there, as it did at its former one.
         contacts = self._properties.reached_at or (self._user_agent.contact_uri,)
         owners = SessionOwners(servers.others, state, contacts, takes=takes)
-        handovers = SessionHandovers(servers.others, servers.access, state, domain, servers.networks, domains=domains)
+        handovers = SessionHandovers(
+            servers.others, servers.access, state, domain, servers.networks, domains=domains, serves=takes
+        )
         return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided, handovers)
 
     def _make_lone(self, domains: FarDomains) -> LoneHandovers:

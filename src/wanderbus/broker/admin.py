@@ -435,6 +435,8 @@ class Admin:
 
     def _session(self, request: protocol.Peek | protocol.Purge) -> SessionRow:
         session = self._state.sessions.get(session_key(request.user, request.session))
+        if session is not None and session.has_left_domain:
+            raise Refused(f"the session {request.session!r} of {request.user} has moved to {session.next_owner}")
         if session is None or session.name != request.session or session.is_fenced:
             raise Refused(f"{request.user} has no session {request.session!r}; list the sessions")
         return session

@@ -122,6 +122,7 @@ class Gateway:
     :param new_link: returns the number of a link of the broker that is not used yet
     :param epoch: identifies this life of the gateway; it rises with each
     :param generation: number of gateways that were here before, in one life of the server, and used the same links
+    :param access: servers of the own domain that serve devices; all unless given
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class Gateway:
         new_link: Callable[[], int],
         epoch: int,
         generation: int = 0,
+        access: Sequence[str] = (),
     ) -> None:
         self._own = own
         self._name = name
@@ -146,6 +148,7 @@ class Gateway:
         self._reachable: set[str] = {name}
         """Servers of the own domain that can be reached."""
         self._servers = tuple(servers)
+        self._access = frozenset(access or servers)
         self._table = DomesticTable([each for each in servers if each != name], types)
         self._domains = {each.name: each for each in domains}
         self._lives = RoutingLives(routing, epoch, gateways.index(name), self._domains)
@@ -399,7 +402,7 @@ class Gateway:
                 self._named.check(domain, source)
                 self._outputs.append(ToServer(target, FromFar(domain, source, payload)))
             case ServersWanted(source=source, user=user):
-                chosen = server_for(user, sorted(self._reachable)) or ""
+                chosen = server_for(user, sorted(self._reachable & self._access)) or ""
                 self._to_domain(domain, ServersNamed(source, user, self._servers, chosen))
             case ServersNamed(target=target, user=user, servers=servers, chosen=chosen) if target in self._reachable:
                 for each in servers:

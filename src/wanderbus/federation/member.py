@@ -135,6 +135,7 @@ class FederationMember:
                 new_link,
                 epoch,
                 self._generation,
+                parameters.access or parameters.servers,
             )
             self._shared = SharedLinks(parameters.gateways, self._server)
             self._routed = RoutedLinks(parameters.routing, epoch, parameters.gateways.index(self._server))

@@ -34,6 +34,8 @@ class FederationParameters(msgspec.Struct, frozen=True, kw_only=True):
     """All servers of the own domain."""
     gateways: tuple[str, ...]
     """Those that are gateways, in the order in which they take turns."""
+    access: tuple[str, ...] = ()
+    """Those that serve devices; all unless given."""
     domains: tuple[ForeignDomain, ...]
     routing: RoutingSettings
 

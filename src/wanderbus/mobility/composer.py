@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.errors import SIPParseError
+from wanderbus.hosts import is_ip_address
 from wanderbus.machine import Address, RandomSource
 from wanderbus.mobility.properties import MIN_SE_S, Properties
 from wanderbus.mobility.session.offer_answer import SDP_TYPE, all_media_in, data_channel_in
@@ -58,6 +59,11 @@ class Composer:
         instance = self.properties.instance
         device = "" if instance is None else f';+sip.instance="{instance}"'
         return ("Contact", f"<{self.contact_uri}>{device}")
+
+    def is_elsewhere(self, uri: str) -> bool:
+        """Return whether ``uri`` is in another domain than ours."""
+        host = SIPUri.parse(uri).host.lower()
+        return not is_ip_address(host) and host != SIPUri.parse(self.properties.uri).host.lower()
 
     def media_in(self, description: SessionDescription) -> MediaDescription:
         """Return the media of ``description`` for our owner; SIPParseError 488 if there are none."""

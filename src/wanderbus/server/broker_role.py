@@ -298,9 +298,11 @@ class BrokerRole(StatefulRole):
         if self._federation is None:
             return None
         name = self._settings.event_server or self._federation.gateway or self._state.server
-        servers = (name,) if self._member is None else tuple(self._member.domain.settings.present)
+        domain = None if self._member is None else self._member.domain.settings
+        servers = (name,) if domain is None else tuple(domain.present)
+        access = servers if domain is None else domain.servers_with("access")
         epoch_ms = max(self._state.wall_us, wall_us()) // 1_000
-        return self._federation.parts(name, servers, self._channels, random, reset_key, epoch_ms)
+        return self._federation.parts(name, servers, self._channels, random, reset_key, epoch_ms, access)
 
     def begin(self, now: float) -> Sequence[Output]:
         """Register, and renew the sessions of the log; start the matching engine, if that is ours."""

@@ -54,6 +54,8 @@ class FederationContext(msgspec.Struct):
     reset_key: bytes
     epoch_ms: int
     """Time of the start, or of the last change of the file."""
+    access: tuple[str, ...] = ()
+    """Servers that serve devices; all if it is empty."""
 
     @property
     def lineage(self) -> Callable[[str], Sequence[str]]:
@@ -113,16 +115,20 @@ class OwnFederation:
         random: RandomSource,
         reset_key: bytes,
         epoch_ms: int,
+        access: Sequence[str] = (),
     ) -> FederationParts:
         """Return the part of this server, and as a gateway its links to other domains.
 
         :param servers: all servers of the domain
         :param epoch_ms: time of the start, which identifies this life of the server
+        :param access: servers that serve devices; all unless given
         :raises ConfigurationError: a gateway is no server of the domain
         """
-        context = self._context = FederationContext(server, tuple(servers), channels, random, reset_key, epoch_ms)
+        context = self._context = FederationContext(
+            server, tuple(servers), channels, random, reset_key, epoch_ms, tuple(access)
+        )
         self._check(self.federation, context)
-        parameters = self._parameters(server, servers)
+        parameters = self._parameters(context)
         domains = FarDomains(self.federation.name, far_domains(parameters), server, context.lineage)
         member = FederationMember(parameters, context.lineage, self._circuits.__next__, epoch=epoch_ms)
         return FederationParts(member, self._make_links(context), domains)
@@ -145,7 +151,7 @@ class OwnFederation:
         self.federation = federation
         _log.warning("%s has changed: it now has %s foreign domains", self._file, len(federation.domains))
         context.epoch_ms = max(context.epoch_ms + 1, wall_us() // 1_000)
-        parameters = self._parameters(context.server, context.servers)
+        parameters = self._parameters(context)
         return FederationChanged(parameters, far_domains(parameters), self._make_links(context), context.epoch_ms)
 
     def follow(self, feed: Callable[[Input], None]) -> asyncio.Task[None]:
@@ -206,7 +212,7 @@ class OwnFederation:
                 "gateways; leave one, or make the channel ordered"
             )
 
-    def _parameters(self, server: str, servers: Sequence[str]) -> FederationParameters:
+    def _parameters(self, context: FederationContext) -> FederationParameters:
         federation = self.federation
         settings, distances = federation.settings, federation.distances_ms
         reached = () if self.gateway is None else federation.links_of(self.gateway)
@@ -234,9 +240,10 @@ class OwnFederation:
         ]
         return FederationParameters(
             own=federation.name,
-            server=server,
-            servers=tuple(servers),
+            server=context.server,
+            servers=context.servers,
             gateways=tuple(federation.gateways),
+            access=context.access,
             domains=tuple(domains),
             routing=RoutingSettings(federation.name, neighbours, settings.method, settings.methods, settings.backbone),
         )

@@ -117,6 +117,11 @@ class SessionRow(msgspec.Struct, dict=True):
         return self.is_empty and not self.devices
 
     @property
+    def has_left_domain(self) -> bool:
+        """Return whether a server of another domain owns it."""
+        return self.is_fenced and "/" in self.next_owner
+
+    @property
     def is_visit(self) -> bool:
         """Return whether its devices only send requests, about the server that they have called: it stays there."""
         return self.is_empty and self.name == OPERATIONS

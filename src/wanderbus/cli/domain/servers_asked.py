@@ -106,6 +106,30 @@ async def ask_all(
     return {answer.server: answer for answer in answers}
 
 
+def is_lone(connection: ConnectionOptions, file: Path | None) -> bool:
+    """Return whether a command is for a server that is alone in its domain: the options name it, or there is no file.
+
+    :raises ConfigurationError: the options name such a server, and a file of a domain
+    """
+    if connection.server is not None and file is not None:
+        raise ConfigurationError(
+            "--server names a server that is alone in its domain, and --event-domain a domain of several; leave one out"
+        )
+    return connection.server is not None or (file is None and not any(each.exists() for each in _PLACES))
+
+
+async def ask_lone(
+    connection: ConnectionOptions, question: Callable[[Operator], Awaitable[Row]]
+) -> Mapping[str, ServerAnswer[Row]]:
+    """Ask a server that is alone in its domain; return its answer by its address.
+
+    :raises ConfigurationError: the options cannot be used
+    """
+    options = await asyncio.to_thread(connection.logged_in, may_be_operator=True)
+    address = options.settings().server
+    return {address: await _ask(options, address, address, question)}
+
+
 @contextlib.asynccontextmanager
 async def operator_at(
     connection: ConnectionOptions,

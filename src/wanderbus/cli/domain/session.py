@@ -1,17 +1,17 @@
-"""``wanderbus session``: sessions at all servers of a domain; one is moved to another server (SPEC L-06)."""
+"""``wanderbus session``: sessions at all servers of a domain; one is moved to another server (SPEC L-01, L-06)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 import typer
 
 from wanderbus.broker.servers.server_users import server_of
-from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
-from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, perhaps_visiting, visiting_all
+from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, ask_lone, domain_of, is_lone
 from wanderbus.cli.domain.session_files import export, import_session
 from wanderbus.cli.domain.session_share import share
 from wanderbus.cli.domain.session_transfers import dormant, transfer
@@ -22,7 +22,8 @@ from wanderbus.client.answer_wait import AnswerWait, NoAnswer
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError, Refused, UnknownUser, WanderbusError
 from wanderbus.event_text import escaped
-from wanderbus.operator_rows import SessionInfo
+from wanderbus.operator_rows import MovedSession, SessionInfo
+from wanderbus.settings.event_domain import EventDomainSettings
 
 app = typer.Typer(help="List, share, move, transfer, export and import sessions.", no_args_is_help=True)
 app.command("export")(export)
@@ -33,6 +34,9 @@ app.command()(share)
 
 Answers = Mapping[str, ServerAnswer[list[SessionInfo]]]
 Note = Callable[[str, str], None]
+
+_Ask = Callable[[Callable[[Operator], Awaitable[list[SessionInfo]]]], Awaitable[Answers]]
+"""Asks every server of the domain, or the only one."""
 
 
 class _Place(NamedTuple):
@@ -76,12 +80,17 @@ def list_sessions(*, connection: ConnectionOptions, event_domain: DomainFile = N
 
 
 @app.command()
-@visiting_all
+@perhaps_visiting
 def move(
     whose: Of,
     *,
     connection: ConnectionOptions,
-    to: Annotated[str, typer.Option("--to", metavar="SERVER", help="Name of the server in the file of the domain.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="SERVER|DOMAIN[/SERVER]", help="Name of the server in the file of the domain, or a domain."
+        ),
+    ],
     session: Annotated[
         str | None,
         typer.Option("--session", help="Name of the session; needed if the user has several.", show_default=False),
@@ -89,58 +98,79 @@ def move(
     event_domain: DomainFile = None,
     json: AsJson = False,
 ) -> None:
-    """Move a session to another server of the domain, with its subscriptions, its queue and its devices.
+    """Move a session to another server of the domain, or to another domain, with all that it has and its devices.
 
     Its devices connect to the other server by themselves; no event is lost or repeated. All servers of the domain have
     to run. Needs the role of administrator elsewhere. Ctrl-C ends the command, but not the move. Where the session is
     already, nothing is done.
 
+    To a server of another domain it moves if the federation.toml of both domains permit it. A server that is alone in
+    its domain has no file of a domain; --server or --data-dir names it.
+
     Example: wanderbus session move sip:bob@localhost --to s2
 
     Example: wanderbus session move sip:bob@example.org --session sub.delays --to s3 --event-domain
     mydomain/domain.toml --user sip:alice@example.org
+
+    Example: wanderbus session move sip:bob@alpha.example --to beta.example/b1 --data-dir alpha-data
     """
-    servers = domain_of(event_domain).settings.present
-    if to not in servers:
-        raise ConfigurationError(f"--to: the domain has no server {to!r} (expected {' or '.join(servers)})")
+    ask: _Ask = partial(ask_lone, connection)
+    if not is_lone(connection, event_domain):
+        ask = partial(ask_all, connection, event_domain)
+        to = _target(to, domain_of(event_domain).settings)
     note = print_progress_json if json else lambda word, line: print_progress(line)
-    name, is_moved = run_async(_move(connection, event_domain, whose, session, to, note))
+    place, is_moved = run_async(_move(connection, ask, whose, session, to, note))
     if json:
-        print_json({"user": whose, "session": name, "server": to, "moved": is_moved})
+        print_json({"user": whose, "session": place.session, "server": place.server, "moved": is_moved})
     else:
-        print_line(f"the session {name} of {whose} is at {to} {'now' if is_moved else 'already'}")
+        when = "now" if is_moved else "already"
+        print_line(f"the session {place.session} of {whose} is at {escaped(place.server)} {when}")
+
+
+def _target(to: str, settings: EventDomainSettings) -> str:
+    """Return a target as the servers name it: a server without the own domain, or another domain with its own."""
+    domain, _, server = to.partition("/")
+    if domain == settings.name and server:
+        to = server
+    if to not in settings.present and not {".", "/"} & set(to):
+        raise ConfigurationError(
+            f"--to: the domain has no server {to!r} (expected {' or '.join(settings.present)}); another domain is "
+            "DOMAIN, or DOMAIN/SERVER"
+        )
+    return to
 
 
 async def _move(
-    connection: ConnectionOptions, file: Path | None, user: str, session: str | None, to: str, note: Note
-) -> tuple[str, bool]:
-    """Move a session; return its name, and False if it was there already."""
+    connection: ConnectionOptions, ask: _Ask, user: str, session: str | None, to: str, note: Note
+) -> tuple[MovedSession, bool]:
+    """Move a session; return where it is, and False if it was there already."""
 
     async def found() -> Answers:
-        return await ask_all(connection, file, lambda operator: _sessions(operator, user))
+        return await ask(lambda operator: _sessions(operator, user))
 
     answers = await AnswerWait(note, None).of(found(), "the question where the session is")
     name = _named(answers, user) if session is None else session
     source = _source(answers, user, name)
     if source == to:
-        return name, False
+        return MovedSession(user, name, to), False
     options = answers[source].connection
     assert options is not None
     try:
         async with options.visitor() as agent:
-            await _ask_move(agent.operator, user, name, source, to, AnswerWait(note, connection.connect_s_max), note)
+            wait = AnswerWait(note, connection.connect_s_max)
+            return await _ask_move(agent.operator, user, name, source, to, wait, note), True
     except Refused:
         # The agent asks again on a new link, and then the session may have left.
         if _servers_with(await found(), name) != [to]:
             raise
-    return name, True
+    return MovedSession(user, name, to), True
 
 
 async def _ask_move(
     operator: Operator, user: str, name: str, source: str, to: str, wait: AnswerWait, note: Note
-) -> None:
+) -> MovedSession:
     try:
-        await wait.of(operator.move(user, name, to), f"the request to move the session to {to}")
+        return await wait.of(operator.move(user, name, to), f"the request to move the session to {to}")
     except (asyncio.CancelledError, NoAnswer):
         note("moving", f"{source} and {to} complete the move; 'wanderbus session list' shows where the session is")
         raise

@@ -51,6 +51,9 @@ INVITE_KIND: Final = "invite"
 INTERVALS_MAX: Final = 4
 """Repetitions of one request because its session interval was too small; each hop may require a longer one."""
 
+_BETWEEN_DOMAINS: Final = ("TLS", "TCP", "UDP")
+"""Transports to a server of another domain, the best one first: the proxy of our home uses them."""
+
 _NO_UPDATE: Final = (405, 501, 504)
 _UPDATE_LATE: Final = 504
 """Statuses of an UPDATE after which a re-INVITE may succeed; 504 refuses this one alone (RFC 3311 5.2)."""
@@ -283,7 +286,9 @@ class UacInvites:
             if outgoing.redirected_to is None:
                 return request, server
             target = outgoing.redirected_to
-            return msgspec.structs.replace(request, uri=str(target)), direct_hop(target, server)
+            # A server of another domain knows its users through the proxy of their home alone.
+            hop = server if self._composer.is_elsewhere(session.remote_uri) else direct_hop(target, server)
+            return msgspec.structs.replace(request, uri=str(target)), hop
         dialog, request = session.dialog.next_request(outgoing.method)
         self._calls.change(call, dialog=dialog)
         request = self._composer.offering(request, call.session)
@@ -392,7 +397,9 @@ class UacInvites:
         if call.ending:
             return False
         if status < 400:
-            return follow_redirection(call, outgoing, response, self._transports)
+            is_elsewhere = self._composer.is_elsewhere(call.session.remote_uri)
+            transports = _BETWEEN_DOMAINS if is_elsewhere else self._transports
+            return follow_redirection(call, outgoing, response, transports)
         if status == session_timers.TOO_SMALL and outgoing.intervals < INTERVALS_MAX:
             least_s, outgoing.intervals = session_timers.least_in(response), outgoing.intervals + 1
             longer = least_s > call.session.min_se_s

@@ -77,6 +77,7 @@ class ArrivingSessions:
     """The part of the target in moves of sessions; ``emit`` takes its outputs.
 
     :param leaving: sessions that are on their way from this server: none of the same user and name comes meanwhile
+    :param serves: whether this server serves devices
     """
 
     def __init__(
@@ -87,7 +88,10 @@ class ArrivingSessions:
         emit: Callable[[ArrivingOutput], None],
         far: FarMoves,
         reserves: Callable[[str], bool],
+        *,
+        serves: bool = True,
     ) -> None:
+        self._serves = serves
         self._state = state
         self._far = far
         self._reserves = reserves
@@ -241,6 +245,8 @@ class ArrivingSessions:
         domains, domain = self._far.domains, server.partition("/")[0]
         if (there := domains.of(server)) is None or not there.takes_sessions:
             return f"{domains.own} takes no sessions of {domain}; see its federation.toml"
+        if not self._serves:
+            return f"{self._state.server} serves no devices"
         if self._reserves(move.user):
             return f"{move.user} is reserved"
         key = session_key(*move.key)

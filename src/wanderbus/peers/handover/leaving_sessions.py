@@ -228,8 +228,9 @@ class LeavingSessions:
         if is_far and (reason := self.far.obstacle(given.target)):
             return reason
         if given.target not in self.targets and not is_far:
-            names = ", ".join(sorted(self.targets)) or "none"
-            return f"{given.target!r} is no other server that serves devices; those are {names}"
+            return self._unknown(given.target)
+        if session is not None and session.has_left_domain:
+            return f"the session {given.session!r} of {given.user} has moved to {session.next_owner}"
         if session is None or session.is_fenced:
             return f"{given.user} has no session {given.session!r} at this server"
         if (awaited := self._state.awaited.get(session_key(given.user, given.session))) is not None:
@@ -243,6 +244,15 @@ class LeavingSessions:
         if missing := sorted(self._others - self._links.servers):
             return f"{' and '.join(missing)} cannot be reached; sessions move while all servers of the domain run"
         return ""
+
+    def _unknown(self, target: str) -> str:
+        """Return why nothing moves to a target that is no server here and no foreign domain."""
+        foreign = sorted(self.far.domains.foreign)
+        if not self.targets and foreign:
+            return f"{target!r} is no foreign domain of {self.far.domains.own}; those are {', '.join(foreign)}"
+        names = ", ".join(sorted(self.targets)) or "none"
+        domains = f", and other domains {', '.join(foreign)}" if foreign else ""
+        return f"{target!r} is no other server that serves devices; those are {names}{domains}"
 
     # The broker --------------------------------------------------------------------------------------------------
 

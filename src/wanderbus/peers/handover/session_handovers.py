@@ -98,6 +98,7 @@ class SessionHandovers:
     :param networks: the server that is near to a device
     :param piece_bytes: size of a piece of a queue
     :param domains: the foreign domains
+    :param serves: whether this server serves devices
     """
 
     def __init__(
@@ -109,6 +110,8 @@ class SessionHandovers:
         networks: ServerNetworks | None = None,
         piece_bytes: int = PIECE_BYTES,
         domains: FarDomains | None = None,
+        *,
+        serves: bool = True,
     ) -> None:
         self._outputs: list[HandoversOutput] = []
         self._links = OpenLinks()
@@ -117,7 +120,7 @@ class SessionHandovers:
         self._leaving = LeavingSessions(others, access, state, self._links, emit, piece_bytes, domains, self._far_links)
         self._far = self._leaving.far
         reserves = ServerUsers(state, domain).reserves
-        self._arriving = ArrivingSessions(state, self._links, self._leaving, emit, self._far, reserves)
+        self._arriving = ArrivingSessions(state, self._links, self._leaving, emit, self._far, reserves, serves=serves)
         self._draining = Draining(state, reserves, self._links, self._leaving, self._outputs.append)
         self._pasts = DevicePasts(self._links, self._outputs.append)
         near = networks or ServerNetworks({})

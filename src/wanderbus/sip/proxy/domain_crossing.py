@@ -44,6 +44,15 @@ class DomainCrossing:
         """Return the number of requests that wait for the resolver."""
         return sum(map(len, self._waiting.values()))
 
+    def leads_away(self, uri: SIPUri) -> bool:
+        """Return whether ``uri`` is a domain, or the address of a server of another one: its servers name each other.
+
+        Only a server whose certificate is known to need the name of its domain counts.
+        """
+        if not self._routes.enabled or not uri.is_sip:
+            return False
+        return not is_ip_address(uri.host) or bool(self._routes.known_at(target_of(uri)).sip_domain)
+
     def prepared(self, passage: Passage, now: float) -> Passage | Unproved | NotFound | list[Command]:
         """Return ``passage`` with the servers of other domains as destinations, or the commands to run instead.
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
+from wanderbus.machine import Address
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy.domain_servers import DomainLookedUp, DomainServer, NotFound, OtherDomains
 
@@ -64,6 +65,8 @@ class DomainRoutes:
         self.enabled = others is not None
         self._others = others or OtherDomains(lookup=False)
         self._cache: dict[Name, _Cached] = {}
+        self._found: dict[tuple[str, Address], Target] = {}
+        """Servers of trusted domains in the cache, by their addresses."""
         self._avoided: dict[Target, float] = {}
         self._static = {
             (server.target.transport, server.target.address): server.target
@@ -72,11 +75,13 @@ class DomainRoutes:
         }
 
     def known_at(self, target: Target) -> Target:
-        """Return the server of a static route at ``target``, or ``target`` itself.
+        """Return the server of a route at ``target``, or one of a trusted domain that was found, or ``target`` itself.
 
-        A Record-Route may name a server by its address alone; the route defines the name in its certificate.
+        A Record-Route or a redirection may name a server by its address alone; the route defines the name in its
+        certificate, as the domain that was looked up does.
         """
-        return self._static.get((target.transport, target.address), target)
+        place = target.transport, target.address
+        return self._static.get(place) or self._found.get(place, target)
 
     def trusts(self, domain: str | None) -> bool:
         """Return whether identities may be asserted to and by ``domain``."""
@@ -106,10 +111,19 @@ class DomainRoutes:
         if not answer.servers:
             ttl_s = FAILURE_TTL_S
             kept = NotFound(504, "Domain Lookup Timed Out") if answer.timed_out else NotFound(502, "Domain Not Found")
-        self._cache.pop(name, None)
+        self._forget(name)
         if len(self._cache) >= DOMAINS_CACHED_MAX:
-            del self._cache[next(iter(self._cache))]
+            self._forget(next(iter(self._cache)))
         self._cache[name] = _Cached(now + ttl_s, kept)
+        if self.trusts(answer.domain):  # the zone of another one could name the address of this one's server
+            self._found |= {(each.target.transport, each.target.address): each.target for each in answer.servers}
+
+    def _forget(self, name: Name) -> None:
+        """Forget the answer about a domain."""
+        cached = self._cache.pop(name, None)
+        if cached is not None and not isinstance(cached.servers, NotFound):
+            for each in cached.servers:
+                self._found.pop((each.target.transport, each.target.address), None)
 
     def avoid(self, target: Target, now: float) -> None:
         """Record that ``target`` did not respond."""

@@ -102,7 +102,7 @@ class Proxy:
             connected,
             relay,
             self._access,
-            crosses=self._routes.enabled,
+            crosses=self._crossing.leads_away,
         )
         self._forwarding = ResponseForwarding(domain, self._answers, self._media, self._crossing.avoid, self._access)
 

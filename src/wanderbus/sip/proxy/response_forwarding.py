@@ -10,7 +10,7 @@ from typing import Final
 
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.sip.message.checks import unforwardable
-from wanderbus.sip.message.headers import NameAddr
+from wanderbus.sip.message.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.message.message import Response
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy import nat_contacts
@@ -119,11 +119,16 @@ class ResponseForwarding:
     def _further(self, context: ResponseContext, branch: Branch, response: Response, now: float) -> list[Command]:
         """Try another server if it may serve a request that this one refused; return no command if there is none.
 
-        An access server answers 481 to a request in a dialog of another one.
+        An access server answers 481 to a request in a dialog of another one, and 302 if that one has the session.
         """
         if response.status == 481 and branch.server and context.received.to.tag is not None:
             self._access.exclude(context.received.call_id, branch.server, now)
             return self._next_server(context, branch, now)
+        if response.status == 302 and branch.server and not self._domain.serves(context.received.from_.uri):
+            # A caller of another domain cannot reach the other server, which its own proxy does not know.
+            named = [each for each in branch.alternatives if _is_named(each, response)]
+            branch.alternatives = named or branch.alternatives
+            return self._next_server(context, branch, now) if named else []
         return self._next_server(context, branch, now) if response.status == 503 else []
 
     def _passed(self, context: ResponseContext, branch: Branch, received: ResponseReceived) -> list[Command]:
@@ -283,3 +288,9 @@ class ResponseForwarding:
         if context.is_invite:
             names += [branch.name for branch in context.pending()]
         return [*(CancelTimer(name) for name in names), *ended]
+
+
+def _is_named(attempt: Attempt, redirection: Response) -> bool:
+    """Return whether a redirection leads to the target of an attempt."""
+    contacts = [each for each in redirection.contacts if each != CONTACT_STAR]
+    return any(nat_contacts.is_same_device(each.uri, attempt.request.uri) for each in contacts)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from wanderbus.hosts import canonical, is_ip_address
+from wanderbus.hosts import canonical
 from wanderbus.machine import Address
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.message.targets import Target, target_of
@@ -47,8 +47,8 @@ class TargetSelector:
     """Chooses targets for the requests of one domain.
 
     ``knows`` returns whether a user exists, ``connected`` the open connection from an address behind NAT; ``relay``
-    names the calls that pass a media relay, None if there is none; ``access`` orders the access servers; ``crosses`` is
-    true if other domains are served.
+    names the calls that pass a media relay, None if there is none; ``access`` orders the access servers; ``crosses``
+    returns whether a URI leads to another domain that is served.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TargetSelector:
         relay: RelayCalls | None,
         access: AccessChoice,
         *,
-        crosses: bool = False,
+        crosses: Callable[[SIPUri], bool] = lambda uri: False,
     ) -> None:
         self._relay = relay
         self._access = access
@@ -134,8 +134,7 @@ class TargetSelector:
             binding = self._binding_at(uri, context.now) if context.in_dialog else self._server_at(uri, context.now)
             if binding is not None:
                 return (Aim(nat_contacts.redirected(uri, SIPUri.parse(binding.contact)), binding.connection),)
-            is_domain = self._crosses and uri.is_sip and not is_ip_address(uri.host)
-            return (Aim(uri),) if context.on_path or is_domain else ProxyRefusal(403)
+            return (Aim(uri),) if context.on_path or self._crosses(uri) else ProxyRefusal(403)
         if context.user is None or not self._knows(context.user):
             return ProxyRefusal(404)
         aims = self._devices(uri, context.user, request, context)
