@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import msgspec
 import pytest
 
 from tests.federation.domains import Domains, received
+from wanderbus.federation.gateway_choice import SWITCH_S
 from wanderbus.federation.routing_messages import Method
 from wanderbus.federation.wire import EventForwarded, EventsTaken, decode
 from wanderbus.parameters.broker import BrokerConfig
@@ -130,6 +132,34 @@ def test_events_wait_while_a_domain_is_away() -> None:
     domains.foreign_links.partition({})
     domains.wait()
     assert received(reader) == list(range(20))
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(2, 1), (2, 2), (3, 2)])
+@pytest.mark.parametrize("other", ["beta", "aaa"], ids=["opened here", "opened there"])
+def test_another_gateway_has_the_link_that_the_first_one_cannot_have(other: str, alpha: int, beta: int) -> None:
+    """The first gateway of alpha does not reach the other domain; the one with the lower name opens the links."""
+    mine, theirs = [f"a{each}" for each in range(1, alpha + 1)], [f"b{each}" for each in range(1, beta + 1)]
+    domains = Domains({"alpha": mine, other: theirs}, gateways={"alpha": mine, other: theirs})
+    reader, publisher = domains.subscriber("b1", "reader"), domains.device("a1", "publisher")
+    back, there = domains.subscriber("a1", "back", "U"), domains.device("b1", "publisher")
+
+    def publish(number: int) -> None:
+        domains.publish_soon(publisher, number)
+        domains.publish_soon(there, number, "U")
+
+    publish(0)
+    domains.wait()
+    domains.foreign_links.partition({"alpha/a1": 1})
+    for number in range(1, 20):
+        domains.world.after(number / 2, partial(publish, number))
+    domains.wait(10.0 + (beta + 1) * SWITCH_S)
+    assert received(reader) == received(back) == list(range(20))
+    domains.foreign_links.partition({})
+    domains.foreign_links.break_some()
+    publish(20)
+    domains.wait()
+    assert received(reader) == received(back) == list(range(21))
+    assert domains.problems() == []
 
 
 @pytest.mark.parametrize("server", ["a1", "b1"])

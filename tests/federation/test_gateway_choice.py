@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanderbus.federation.gateway_choice import SWITCH_S, GatewayChoice, domain_of_link, epoch_of, link_name
+from wanderbus.federation.gateway_choice import SWITCH_S, ByOpener, GatewayChoice, domain_of_link, epoch_of, link_name
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
 
@@ -40,6 +40,23 @@ def test_a_gateway_that_was_reached_is_kept() -> None:
     assert choice.timer_fired(3.0) == []
     assert choice.closed("beta/b1", 5.0) == [SetTimer(TIMER, 5.0 + SWITCH_S)]
     assert choice.timer_fired(8.0)[1] == ConnectServer("beta/b2")
+
+
+def test_another_gateway_here_tries_a_domain_that_this_one_cannot_reach() -> None:
+    """This one gives its own attempt up first, and the other one its own before this one tries again."""
+    choice = GatewayChoice("beta", ["beta/b1"], ["a2", "a3"])
+    assert choice.start(0.0)[0] == ConnectServer("beta/b1")
+    third = ByOpener("a3", ConnectServer("beta/b1"))
+    reachable = {"a1", "a3"}
+    assert choice.timer_fired(3.0, reachable) == [DisconnectServer("beta/b1"), third, SetTimer(TIMER, 3.0 + SWITCH_S)]
+    assert choice.opened("beta/b1") == [CancelTimer(TIMER)]
+    assert choice.timer_fired(6.0, reachable) == []
+    assert choice.closed("beta/b1", 8.0) == [SetTimer(TIMER, 8.0 + SWITCH_S)]
+    given_up = ByOpener("a3", DisconnectServer("beta/b1"))
+    assert choice.timer_fired(11.0, reachable)[:2] == [given_up, ConnectServer("beta/b1")]
+    choice.timer_fired(14.0, reachable)
+    assert choice.stop() == [given_up, CancelTimer(TIMER)]
+    assert (choice.has_several(reachable), choice.has_several({"a1"})) == (True, False)
 
 
 def test_links_of_other_gateways_change_nothing() -> None:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from wanderbus.federation.circuit_messages import (
+    ForeignLinkAsked,
     ForeignLinkClosed,
     ForeignLinkConsumed,
     ForeignLinkMessage,
     ForeignLinkOpened,
     SharedLinkMessage,
 )
-from wanderbus.federation.shared_links import OTHER_USER, PASSED_BYTES_MAX, SharedLinks
+from wanderbus.federation.shared_links import NOT_NEEDED, OTHER_USER, PASSED_BYTES_MAX, SharedLinks
 from wanderbus.federation.shared_outputs import AtGateway, ForOwnLink, OnPeerLink, SharedOutput
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
     ConsumedOnServerLink,
+    DisconnectServer,
     PeerUnreachable,
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
     ServerMessageReceived,
+    ServerReachable,
 )
 
 NAMES = ("b1", "b2", "b3")
@@ -59,6 +62,7 @@ class Pair:
 
 def said(output: SharedOutput) -> SharedLinkMessage:
     assert isinstance(output, OnPeerLink)
+    assert not isinstance(output.message, ForeignLinkAsked)
     return output.message
 
 
@@ -135,7 +139,7 @@ def test_a_link_is_lent_on_to_the_first_gateway() -> None:
     pair = Pair()
     (opened,) = pair.second.from_holder(31, ForeignLinkOpened(5, "gamma/g2"))
     assert isinstance(opened, OnPeerLink)
-    number = opened.message.number
+    number = said(opened).number
     assert opened == OnPeerLink(20, ForeignLinkOpened(number, "gamma/g2"))
     assert pair.second.from_holder(31, ForeignLinkMessage(5, b"x")) == [
         OnPeerLink(20, ForeignLinkMessage(number, b"x"))
@@ -159,3 +163,96 @@ def test_a_message_too_large_to_be_passed_on_ends_the_link() -> None:
     assert isinstance(pair.second.at_links(most)[0], OnPeerLink)
     over = ServerMessageReceived(7, "gamma/g1", bytes(PASSED_BYTES_MAX + 1))
     assert pair.second.at_links(over) == [ForOwnLink(CloseServerLink(7, f"a message has {PASSED_BYTES_MAX + 1} bytes"))]
+
+
+class Opening(Pair):
+    """The second gateway can open links to gamma/g1 for the first one, and gamma/g2 is unknown to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second = SharedLinks(NAMES, "b2", ["gamma/g1"])
+        self.second.reachable({"b1": 20})
+        self.first.peer_link_opened("b2", 21)
+
+    def ask(self, request: ConnectServer | DisconnectServer) -> list[SharedOutput]:
+        """Return what the second gateway does once the first one has asked for this."""
+        outputs = self.first.open_by("b2", request)
+        asked = [each.message for each in outputs if isinstance(each, OnPeerLink)]
+        return [
+            done
+            for each in asked
+            if isinstance(each, ForeignLinkAsked)
+            for done in self.second.opening_asked("b1", 20, each)
+        ]
+
+    def opened(self) -> int:
+        """Return the number at the first gateway of a link that the second one has opened."""
+        (output,) = self.at_second(BY_SECOND)
+        assert isinstance(output, AtGateway)
+        assert isinstance(output.report, ServerLinkOpened)
+        assert output.report.is_ours
+        return output.report.link
+
+    def at_second(self, *reports: ServerLinkOpened | ServerLinkClosed | ServerMessageReceived) -> list[SharedOutput]:
+        return [
+            done
+            for each in reports
+            for output in self.second.at_links(each)
+            if isinstance(output, OnPeerLink)
+            for done in self.first.from_holder(21, said(output))
+        ]
+
+
+BY_SECOND = ServerLinkOpened(8, "gamma/g1", is_ours=True)
+CONNECT, DISCONNECT = ConnectServer("gamma/g1"), DisconnectServer("gamma/g1")
+
+
+def test_a_gateway_opens_a_link_for_the_first_one_that_uses_it_as_its_own() -> None:
+    pair = Opening()
+    assert pair.ask(CONNECT) == [ForOwnLink(CONNECT)]
+    assert pair.ask(CONNECT) == []
+    link = pair.opened()
+    assert pair.at_second(ServerMessageReceived(8, "gamma/g1", b"x")) == [
+        AtGateway(ServerMessageReceived(link, "gamma/g1", b"x"))
+    ]
+    assert pair.at_first(SendOnServerLink(link, b"y")) == [ForOwnLink(SendOnServerLink(8, b"y"))]
+    assert pair.ask(DISCONNECT) == [ForOwnLink(DISCONNECT)]
+    assert pair.at_second(ServerLinkClosed(8, "gamma/g1", "over")) == [
+        AtGateway(ServerLinkClosed(link, "gamma/g1", "over"))
+    ]
+    assert pair.ask(DISCONNECT) == []
+
+
+def test_a_gateway_that_could_open_a_link_has_no_trouble_any_more() -> None:
+    pair = Opening()
+    pair.ask(CONNECT)
+    assert AtGateway(ServerReachable("gamma/g1", 0.0)) in pair.second.at_links(BY_SECOND)
+
+
+def test_a_gateway_opens_no_links_for_others_and_to_strangers() -> None:
+    pair = Opening()
+    assert pair.ask(ConnectServer("gamma/g2")) == []
+    for server, link in (("b3", 20), ("b1", 19)):
+        assert pair.second.opening_asked(server, link, ForeignLinkAsked("gamma/g1", True)) == []
+    assert pair.first.open_by("b3", CONNECT) == [], "there is no link to it"
+
+
+def test_a_link_that_was_opened_too_late_is_closed() -> None:
+    pair = Opening()
+    pair.ask(CONNECT)
+    (lent, _) = pair.second.at_links(BY_SECOND)
+    pair.first.open_by("b2", DISCONNECT)
+    assert pair.first.from_holder(21, said(lent)) == [OnPeerLink(21, ForeignLinkClosed(8, NOT_NEEDED))]
+
+
+def test_links_that_were_opened_for_another_gateway_end_with_it() -> None:
+    pair = Opening()
+    pair.ask(CONNECT)
+    pair.opened()
+    assert pair.second.reachable({}) == [ForOwnLink(DISCONNECT)]
+    again = Opening()
+    again.ask(CONNECT)
+    link = again.opened()
+    closed = ServerLinkClosed(link, "gamma/g1", "the gateway that has it cannot be reached")
+    assert again.first.peer_link_closed(21) == [AtGateway(closed)]
+    assert again.first.open_by("b2", DISCONNECT) == []

@@ -66,6 +66,8 @@ class ForeignLinkOpened(LinkMessage, frozen=True, tag=5):
     """The sender has a link which the receiver is to use; ``name`` is that of the gateway at the other end."""
 
     name: LinkName
+    is_ours: bool = False
+    """True if the sender has opened it, because the receiver has asked for that."""
 
 
 class ForeignLinkMessage(LinkMessage, frozen=True, tag=6):
@@ -146,6 +148,13 @@ class PartBegun(PeerMessage, frozen=True, tag=16):
     """The sender's part in the federation has begun again: on this link, all that was sent before is forgotten."""
 
 
+class ForeignLinkAsked(PeerMessage, frozen=True, tag=17):
+    """The gateway that uses all links asks the receiver for one to the gateway ``name``, or needs it no longer."""
+
+    name: LinkName
+    is_wanted: bool
+
+
 Message = (
     PartBegun
     | CircuitOpened
@@ -160,6 +169,7 @@ Message = (
     | FromFar
     | ServersAsked
     | ServersTold
+    | ForeignLinkAsked
 )
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -35,7 +35,7 @@ from wanderbus.federation.everywhere import EverywhereAnswers
 from wanderbus.federation.everywhere_messages import InterestCounts
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
 from wanderbus.federation.exports import Exports
-from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
+from wanderbus.federation.gateway_choice import SWITCH_S, ByOpener, Choice, GatewayChoice, domain_of_link, link_name
 from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import Imports
 from wanderbus.federation.messages import (
@@ -89,8 +89,8 @@ from wanderbus.peers.messages import (
     ServerReachable,
 )
 
-GatewayOutput = FederationOutput | ToServer | InterestCounts
-"""Outputs: those of the whole, messages for circuits, and answers to servers."""
+GatewayOutput = FederationOutput | ToServer | InterestCounts | ByOpener
+"""Outputs: those of the whole, messages for circuits, answers to servers, and requests to other gateways."""
 
 REPLACED: Final = "another link replaces it"
 """Reason for which a link to a foreign domain is closed when the other side has opened a newer one."""
@@ -153,7 +153,9 @@ class Gateway:
         self._domains = {each.name: each for each in domains}
         self._lives = RoutingLives(routing, epoch, gateways.index(name), self._domains)
         self._choices = {
-            each.name: GatewayChoice(each.name, [link_name(each.name, one) for one in each.gateways])
+            each.name: GatewayChoice(
+                each.name, [link_name(each.name, one) for one in each.gateways], self._gateways.behind
+            )
             for each in self._domains.values()
             if own < each.name
         }
@@ -515,7 +517,7 @@ class Gateway:
 
     def _choose(self, several: Iterable[Choice]) -> None:
         for each in several:
-            self._outputs.append(each if isinstance(each, SetTimer | CancelTimer) else ForForeignLinks(each))
+            self._outputs.append(each if isinstance(each, SetTimer | CancelTimer | ByOpener) else ForForeignLinks(each))
 
     def _unreachable(self, domain: str, reason: str, now: float) -> None:
         """Note why a domain cannot be reached; report it once for a while, however many gateways are tried in turn."""
@@ -580,10 +582,10 @@ class Gateway:
         if domain not in self._choices:
             return
         # The links report about an only gateway; of several, each is given up before that.
-        has_several = len(self._domains[domain].gateways) > 1
+        has_several = self._choices[domain].has_several(self._reachable)
         if has_several and domain not in self._links and not self._troubles.get(domain):
             self._unreachable(domain, f"none of its gateways has answered yet; {LINK_HINT}", now)
-        self._choose(self._choices[domain].timer_fired(now))
+        self._choose(self._choices[domain].timer_fired(now, self._reachable))
 
     def _trouble(self, domain: str) -> str:
         trouble = self._troubles.get(domain, "")

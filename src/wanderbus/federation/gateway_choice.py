@@ -6,10 +6,10 @@ gateways of the other domain in turn, and stays with the first one that it reach
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
-from wanderbus.machine import CancelTimer, SetTimer
+from wanderbus.machine import CancelTimer, Output, SetTimer
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
 
 GATEWAYS_MAX: Final = 256
@@ -23,7 +23,15 @@ FOREIGN_RETRY_S_MAX: Final = 2.0
 """Longest wait for an answer of a foreign gateway, seconds: events flow within five once a domain is back, with jitter
 and a link that fails meanwhile."""
 
-Choice = ConnectServer | DisconnectServer | SetTimer | CancelTimer
+
+class ByOpener(Output, frozen=True):
+    """Let another gateway of the own domain open a link, and lend it, or open it no longer (decision 0172)."""
+
+    gateway: str
+    request: ConnectServer | DisconnectServer
+
+
+Choice = ConnectServer | DisconnectServer | ByOpener | SetTimer | CancelTimer
 
 
 def link_name(domain: str, gateway: str) -> str:
@@ -50,49 +58,69 @@ def epoch_of(life: int, place: int, known: int = 0) -> int:
 class GatewayChoice:
     """Keeps one link to one foreign domain, which this domain opens.
 
+    This gateway tries the gateways there, and then it has those openers try them that it can reach.
+
     :param gateways: names of its gateways, with their domain
+    :param openers: gateways of the own domain that can open the link for this one, in their order
     """
 
-    def __init__(self, domain: str, gateways: Sequence[str]) -> None:
+    def __init__(self, domain: str, gateways: Sequence[str], openers: Sequence[str] = ()) -> None:
         self.domain = domain
-        self._gateways = tuple(gateways)
+        self._places = [("", each) for each in gateways]
+        self._places += [(opener, each) for opener in openers for each in gateways]
         self._place = 0
-        self._tried = ""
+        self._tried: tuple[str, str] | None = None
         self._is_open = False
 
     def start(self, now: float) -> list[Choice]:
         """Open a link, because it is this gateway's turn; nothing changes if there is one."""
-        return [] if self._tried or not self._gateways else self._try(now)
+        if self._tried is not None or not self._places:
+            return []
+        self._place = 0
+        return self._try(now)
 
     def stop(self) -> list[Choice]:
         """Keep no link any more: another gateway here does."""
-        if not self._tried:
+        if self._tried is None:
             return []
-        tried, self._tried, self._is_open = self._tried, "", False
-        return [DisconnectServer(tried), CancelTimer(("connect", self.domain))]
+        (opener, tried), self._tried, self._is_open = self._tried, None, False
+        return [_by(opener, DisconnectServer(tried)), CancelTimer(("connect", self.domain))]
 
     def opened(self, name: str) -> list[Choice]:
         """Stay with a gateway that has been reached."""
-        if name != self._tried:
+        if self._tried is None or name != self._tried[1]:
             return []
         self._is_open = True
         return [CancelTimer(("connect", self.domain))]
 
     def closed(self, name: str, now: float) -> list[Choice]:
         """Try another gateway if this one stays away."""
-        if name != self._tried:
+        if self._tried is None or name != self._tried[1]:
             return []
         self._is_open = False
         return [SetTimer(("connect", self.domain), now + SWITCH_S)]
 
-    def timer_fired(self, now: float) -> list[Choice]:
-        """Try the next gateway."""
-        if not self._tried or self._is_open:
+    def timer_fired(self, now: float, reachable: Container[str] = ()) -> list[Choice]:
+        """Try the next gateway, by an opener only if that is ``reachable``."""
+        if self._tried is None or self._is_open:
             return []
-        former, self._place = self._tried, (self._place + 1) % len(self._gateways)
+        former = self._tried
+        while True:  # the places of this gateway itself are always tried
+            self._place = (self._place + 1) % len(self._places)
+            if not self._places[self._place][0] or self._places[self._place][0] in reachable:
+                break
         tried = self._try(now)
-        return tried if former == self._tried else [DisconnectServer(former), *tried]
+        opener, name = former
+        return tried if former == self._tried else [_by(opener, DisconnectServer(name)), *tried]
+
+    def has_several(self, reachable: Container[str]) -> bool:
+        """Return whether there is more than one way to the domain."""
+        return len([opener for opener, _ in self._places if not opener or opener in reachable]) > 1
 
     def _try(self, now: float) -> list[Choice]:
-        self._tried = self._gateways[self._place]
-        return [ConnectServer(self._tried), SetTimer(("connect", self.domain), now + SWITCH_S)]
+        self._tried = opener, name = self._places[self._place]
+        return [_by(opener, ConnectServer(name)), SetTimer(("connect", self.domain), now + SWITCH_S)]
+
+
+def _by(opener: str, request: ConnectServer | DisconnectServer) -> ConnectServer | DisconnectServer | ByOpener:
+    return ByOpener(opener, request) if opener else request

@@ -32,6 +32,7 @@ from wanderbus.federation.circuit_messages import (
     CircuitOpened,
     EverywhereAnswered,
     EverywhereAsked,
+    ForeignLinkAsked,
     ForeignLinkClosed,
     ForeignLinkConsumed,
     ForeignLinkMessage,
@@ -52,6 +53,7 @@ from wanderbus.federation.export_messages import ToServer, ToServerMessage
 from wanderbus.federation.far.links import FarLinks
 from wanderbus.federation.far.reports import FarLinksInput
 from wanderbus.federation.gateway import Gateway, GatewayOutput
+from wanderbus.federation.gateway_choice import ByOpener, link_name
 from wanderbus.federation.messages import (
     AtFarLinks,
     AtForeignLinks,
@@ -137,7 +139,8 @@ class FederationMember:
                 self._generation,
                 parameters.access or parameters.servers,
             )
-            self._shared = SharedLinks(parameters.gateways, self._server)
+            known = [link_name(domain.name, each) for domain in parameters.domains for each in domain.gateways]
+            self._shared = SharedLinks(parameters.gateways, self._server, known)
             self._routed = RoutedLinks(parameters.routing, epoch, parameters.gateways.index(self._server))
         names = [each.name for each in parameters.domains]
         self._far: FarLinks = former._far if former else FarLinks(names, count(FIRST_FAR_LINK).__next__, epoch)
@@ -187,7 +190,8 @@ class FederationMember:
             self._route(self._gateway.start(now))
         self._inherit(former, now)
         self._say_begun(former)
-        self._accepted = former._accepted
+        for link, server in former._accepted.items():
+            self._on_link_opened(ServerLinkOpened(link, server, is_ours=False), now)
         for server, link in former._own.items():
             self._on_link_opened(ServerLinkOpened(link, server, is_ours=True), now)
         return self._finish(now)
@@ -282,6 +286,8 @@ class FederationMember:
         server = opened.server
         if not opened.is_ours:
             self._accepted[opened.link] = server
+            if self._shared is not None:
+                self._shared.peer_link_opened(server, opened.link)
             return
         self._own[server] = opened.link
         if server in self._source.gateways:
@@ -338,6 +344,8 @@ class FederationMember:
                     self._route(self._gateway.from_server(server, [message], now))
                 case ForeignLinkOpened() | ForeignLinkMessage() | ForeignLinkClosed() | ForeignLinkConsumed():
                     self._on_shared(server, link, message, is_own=is_own)
+                case ForeignLinkAsked() if is_own and self._shared is not None:
+                    self._share(self._shared.opening_asked(server, link, message))
         except RemoteProtocolError as error:
             self._outputs.append(CloseServerLink(link, f"{server}: {error}"))
 
@@ -415,6 +423,9 @@ class FederationMember:
         for output in outputs:
             if isinstance(output, ForForeignLinks) and self._routed is not None:
                 self._route_routed(self._routed.requested(output.request))
+            elif isinstance(output, ByOpener):
+                if self._shared is not None:
+                    self._share(self._shared.open_by(output.gateway, output.request))
             elif isinstance(output, ForeignEventsLost):
                 self._lose(output)
                 report = LossReported(output.domain, output.server, output.count, output.reason)

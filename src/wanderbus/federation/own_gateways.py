@@ -10,6 +10,8 @@ class OwnGateways:
 
     def __init__(self, gateways: Sequence[str], name: str) -> None:
         self._before = frozenset(gateways[: gateways.index(name)])
+        self.behind = tuple(gateways[gateways.index(name) + 1 :])
+        """Those whose turn comes later, in their order: they open links for this one that it cannot open."""
         self._others = frozenset(gateways) - {name}
         self._up: set[str] = set()
         self._has_been_alone = bool(self._others)

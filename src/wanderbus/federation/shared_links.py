@@ -7,10 +7,11 @@ use it passes on what it hears, and sends what it is given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from wanderbus.federation.circuit_messages import (
+    ForeignLinkAsked,
     ForeignLinkClosed,
     ForeignLinkConsumed,
     ForeignLinkMessage,
@@ -37,6 +38,7 @@ from wanderbus.peers.messages import (
     ServerLinkClosed,
     ServerLinkOpened,
     ServerMessageReceived,
+    ServerReachable,
 )
 
 FIRST_BORROWED: Final = 2**48
@@ -44,6 +46,9 @@ FIRST_BORROWED: Final = 2**48
 
 PASSED_BYTES_MAX: Final = SERVER_LINK_CONFIG.message_bytes_max - 64
 """Largest message of another domain that is passed on, with what is added to it: links take no larger ones."""
+
+NOT_NEEDED: Final = "the gateway that uses the links does not need it any more"
+"""Reason for which a link is closed that was opened too late."""
 
 OTHER_USER: Final = "another gateway begins to use the links of this one"
 """Reason for which a link to another domain is closed: both sides have to begin again on a new one."""
@@ -54,9 +59,10 @@ class SharedLinks:
 
     :param gateways: all gateways of the domain, in the order of their turns
     :param name: this one
+    :param known: names of the gateways of other domains to which this one can open links
     """
 
-    def __init__(self, gateways: Sequence[str], name: str) -> None:
+    def __init__(self, gateways: Sequence[str], name: str, known: Iterable[str] = ()) -> None:
         place = gateways.index(name)
         self._before = tuple(gateways[:place])
         self._behind = frozenset(gateways[place + 1 :])
@@ -69,6 +75,13 @@ class SharedLinks:
         self._borrowed: dict[int, LentPlace] = {}
         self._numbers: dict[LentPlace, int] = {}
         self._last = FIRST_BORROWED
+        self._known = frozenset(known)
+        self._opening: dict[str, None] = {}
+        """Gateways of other domains to which this one opens links, because the one that uses them has asked for it."""
+        self._holders: dict[str, int] = {}
+        """The link that each gateway behind this one has opened to it."""
+        self._asked: dict[int, set[str]] = {}
+        """Gateways of other domains to which one behind this one opens links, by the link to it."""
         self._outputs: list[SharedOutput] = []
 
     # Own domain ---------------------------------------------------------------------------------------------------
@@ -80,10 +93,19 @@ class SharedLinks:
             self._user = user
             for link in list(self._accepted):
                 self._request(CloseServerLink(link, OTHER_USER))
+            self._outputs += [ForOwnLink(DisconnectServer(each)) for each in self._opening]
+            self._opening.clear()
         return self._take()
+
+    def peer_link_opened(self, server: str, peer_link: int) -> None:
+        """Note the link that another server has opened to this one."""
+        if server in self._behind:
+            self._holders[server] = peer_link
 
     def peer_link_closed(self, peer_link: int) -> list[SharedOutput]:
         """Forget the links that were borrowed on a link between servers that has closed."""
+        self._holders = {server: link for server, link in self._holders.items() if link != peer_link}
+        self._asked.pop(peer_link, None)
         for place in [each for each in self._numbers if each.peer_link == peer_link]:
             self._return(place, "the gateway that has it cannot be reached")
         return self._take()
@@ -97,10 +119,12 @@ class SharedLinks:
         place = LentPlace(peer_link, message.number)
         number = self._numbers.get(place)
         match message:
-            case ForeignLinkOpened(name=name) if number is None:
+            case ForeignLinkOpened(name=name, is_ours=True) if name not in self._asked.get(peer_link, ()):
+                self._outputs.append(OnPeerLink(peer_link, ForeignLinkClosed(message.number, NOT_NEEDED)))
+            case ForeignLinkOpened(name=name, is_ours=is_ours) if number is None:
                 self._last += 1
                 self._borrowed[self._last], self._numbers[place] = place, self._last
-                self._report(ServerLinkOpened(self._last, name, is_ours=False))
+                self._report(ServerLinkOpened(self._last, name, is_ours=is_ours))
             case ForeignLinkMessage(payload=payload) if number is not None:
                 self._report(ServerMessageReceived(number, self._accepted.get(number, ""), payload))
             case ForeignLinkClosed(reason=reason):
@@ -118,6 +142,25 @@ class SharedLinks:
                     self._request(ConsumedOnServerLink(number, count))
                 case ForeignLinkClosed(reason=reason):
                     self._request(CloseServerLink(number, reason))
+        return self._take()
+
+    def opening_asked(self, server: str, peer_link: int, asked: ForeignLinkAsked) -> list[SharedOutput]:
+        """Open a link for the gateway that uses all links, or open it no longer; others may not ask for that."""
+        if self._user == (server, peer_link) and asked.name in self._known:
+            if asked.is_wanted and asked.name not in self._opening:
+                self._opening[asked.name] = None
+                self._outputs.append(ForOwnLink(ConnectServer(asked.name)))
+            elif not asked.is_wanted and asked.name in self._opening:
+                del self._opening[asked.name]
+                self._outputs.append(ForOwnLink(DisconnectServer(asked.name)))
+        return self._take()
+
+    def open_by(self, gateway: str, request: ConnectServer | DisconnectServer) -> list[SharedOutput]:
+        """Ask another gateway of the domain for a link to another domain, or ask for it no longer."""
+        if (peer_link := self._holders.get(gateway)) is not None:
+            names, is_wanted = self._asked.setdefault(peer_link, set()), isinstance(request, ConnectServer)
+            (names.add if is_wanted else names.discard)(request.server)
+            self._outputs.append(OnPeerLink(peer_link, ForeignLinkAsked(request.server, is_wanted)))
         return self._take()
 
     # Links to other domains ---------------------------------------------------------------------------------------
@@ -138,11 +181,13 @@ class SharedLinks:
     def _report(self, report: ForeignLinkReport) -> None:
         """Pass a report to the gateway that uses the link, here or elsewhere."""
         match report:
-            case ServerLinkOpened(link=link, server=name, is_ours=False):
+            case ServerLinkOpened(link=link, server=name, is_ours=True) if name in self._opening and self._user:
+                self._lend(link, name, self._user[1], is_ours=True)
+                report = ServerReachable(name, 0.0)
+            case ServerLinkOpened(link=link, server=name, is_ours=is_ours) if not is_ours or link >= FIRST_BORROWED:
                 self._accepted[link] = name
                 if self._user is not None:
-                    self._lent[link] = self._user[1]
-                    self._outputs.append(OnPeerLink(self._user[1], ForeignLinkOpened(link, name)))
+                    self._lend(link, name, self._user[1], is_ours=False)
                     return
             case ServerLinkClosed(link=link, reason=reason):
                 self._accepted.pop(link, None)
@@ -156,6 +201,10 @@ class SharedLinks:
                 self._outputs.append(OnPeerLink(self._lent[link], ForeignLinkMessage(link, payload)))
                 return
         self._outputs.append(AtGateway(report))
+
+    def _lend(self, link: int, name: str, peer_link: int, *, is_ours: bool) -> None:
+        self._lent[link] = peer_link
+        self._outputs.append(OnPeerLink(peer_link, ForeignLinkOpened(link, name, is_ours)))
 
     def _request(self, request: LinkRequest) -> None:
         """Pass a request to the gateway that has the link, here or elsewhere."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from wanderbus.federation.circuit_messages import SharedLinkMessage
+from wanderbus.federation.circuit_messages import ForeignLinkAsked, SharedLinkMessage
 from wanderbus.federation.messages import ForeignLinkReport
 from wanderbus.machine import Output
 from wanderbus.peers.messages import (
@@ -29,7 +29,7 @@ class OnPeerLink(Output, frozen=True):
     """Send a message about a link on a link between servers of the own domain."""
 
     link: int
-    message: SharedLinkMessage
+    message: SharedLinkMessage | ForeignLinkAsked
 
 
 class ForOwnLink(Output, frozen=True):

@@ -16,7 +16,7 @@ from wanderbus.federation.gateway_choice import domain_of_link, link_name
 from wanderbus.federation.member import FederationMember
 from wanderbus.federation.messages import FederationChanged, ForeignEventsLost
 from wanderbus.federation.parameters import FederationParameters
-from wanderbus.federation.shared_links import OTHER_USER
+from wanderbus.federation.shared_links import NOT_NEEDED, OTHER_USER
 from wanderbus.machine import Input, Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
@@ -139,7 +139,7 @@ class FederatedNode(DomainNode):
             return
         closing = f"{self.name} closes a link to {self._name_at(link)}: {reason}"
         self._note(closing)
-        if reason not in (REPLACED, OTHER_USER) and not reason.endswith(ABSENT):
+        if reason not in (REPLACED, OTHER_USER, NOT_NEEDED) and not reason.endswith(ABSENT):
             self.problems.append(closing)
         self.foreign_links.break_link(link, self)
 
