@@ -21,7 +21,9 @@ def test_l01_a_session_goes_to_a_server_that_serves_devices_and_can_be_reached()
     domain = ForeignDomain("beta", ("b1",), TYPES, TYPES)
     types = ReceivedTypes(TYPES, lambda subject: [subject])
     servers = ("a1", "a2", "a3", "a4")
-    gateway = Gateway("alpha", "a1", ("a1",), servers, [domain], types, routing, count(1).__next__, 1, ("a3", "a4"))
+    gateway = Gateway(
+        "alpha", "a1", ("a1",), servers, [domain], types, routing, count(1).__next__, 1, access=("a3", "a4")
+    )
     gateway.start(0.0)
     for each in ("a2", "a3"):
         gateway.server_up(each, 0.0)

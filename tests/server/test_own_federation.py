@@ -19,7 +19,7 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.rudp.keys import KeyPair
 from wanderbus.runtime.files.federation_file import create_federation, federation_key_file, put_domain, put_method
 from wanderbus.runtime.system_random import SystemRandom
-from wanderbus.server.own_federation import OwnFederation, federation_of
+from wanderbus.server.own_federation import FederationContext, OwnFederation, federation_of
 from wanderbus.settings.federation import ForeignDomainSettings
 
 
@@ -199,7 +199,7 @@ def test_m05_the_method_tree_and_a_domain_without_a_link(file: Path) -> None:
     own = OwnFederation(file, "a1")
     assert own.federation.links_of("a1").keys() == {"beta.example/b1"}
     assert own.parts("a1", ["a1"], None, SystemRandom(), b"", 1).links is not None
-    parameters = own._parameters("a1", ["a1"])
+    parameters = own._parameters(FederationContext("a1", ("a1",), None, SystemRandom(), b"", 1))
     assert [each.gateways for each in parameters.domains] == [("b1",), ()]
     routing = parameters.routing
     assert (routing.method_of("Price"), routing.without_trees().method_of("Price")) == ("tree", "multicast")
