@@ -61,9 +61,9 @@ class LyingMember(FederationMember):
         self._lies: DomainLies | None = None
         self._counts: Counter[str] = Counter()
 
-    def start(self, now: float) -> list[FederationOutput]:
+    def start(self, now: float, sharing: Iterable[str] = ()) -> list[FederationOutput]:
         """Begin, and look for orders from now on."""
-        return [*super().start(now), SetTimer(_TIMER, now + TICK_S)]
+        return [*super().start(now, sharing), SetTimer(_TIMER, now + TICK_S)]
 
     def step(self, inputs: Iterable[FederationInput], now: float) -> list[FederationOutput]:
         """Take a batch of inputs; return the outputs in order, and lies behind them."""
