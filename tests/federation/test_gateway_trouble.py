@@ -8,7 +8,8 @@ from itertools import count
 import pytest
 
 from wanderbus.federation.domestic_interest import ReceivedTypes
-from wanderbus.federation.gateway import LINK_HINT, UNREACHABLE_EACH_S, Gateway
+from wanderbus.federation.foreign_troubles import LINK_HINT, UNREACHABLE_EACH_S
+from wanderbus.federation.gateway import Gateway
 from wanderbus.federation.gateway_choice import SWITCH_S
 from wanderbus.federation.messages import ForeignTrouble
 from wanderbus.federation.parameters import ForeignDomain

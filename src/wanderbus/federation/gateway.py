@@ -35,6 +35,7 @@ from wanderbus.federation.everywhere import EverywhereAnswers
 from wanderbus.federation.everywhere_messages import InterestCounts
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
 from wanderbus.federation.exports import Exports
+from wanderbus.federation.foreign_troubles import LINK_HINT, ForeignTroubles
 from wanderbus.federation.gateway_choice import SWITCH_S, ByOpener, Choice, GatewayChoice, domain_of_link, link_name
 from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import Imports
@@ -42,7 +43,6 @@ from wanderbus.federation.messages import (
     FederationOutput,
     ForeignEventsLost,
     ForeignLinkReport,
-    ForeignTrouble,
     ForForeignLinks,
 )
 from wanderbus.federation.named_servers import NamedFarServers, shown
@@ -98,14 +98,8 @@ REPLACED: Final = "another link replaces it"
 ABSENT: Final = "is not in the federation file"
 """End of the reason for which a link is closed that another gateway lends, whose file has the domain."""
 
-LINK_HINT: Final = "compare key and addresses with its card, and ask whether it has yours"
-"""Advice about a domain with which there is no link: it does not say whether it knows this one."""
-
 NO_PATH: Final = "this gateway can have no link of its own there, and no tree has a path yet"
 """Reason why there is no link to a domain without gateways that could be reached."""
-
-UNREACHABLE_EACH_S: Final = 600.0
-"""Least time between two reports that a domain cannot be reached."""
 
 TURN_S: Final = 0.01
 """Pause between two turns of a change that takes several: others are served meanwhile."""
@@ -182,9 +176,7 @@ class Gateway:
         """Lives of the routing that began on the link to each foreign domain, and that it has not answered."""
         self._links: dict[str, int] = {}
         """The link to each foreign domain."""
-        self._troubles: dict[str, str] = {}
-        self._unreachable_at: dict[str, float] = {}
-        """Time of the last report that a domain cannot be reached, unless it can be reached now."""
+        self._troubles = ForeignTroubles()
         self._is_placing = False
         self._taken: dict[str, dict[str, EventsTaken]] = {}
         """Last place of each server of a foreign domain; at the end of a batch it is acknowledged, with all before."""
@@ -332,7 +324,7 @@ class Gateway:
                     self._links[domain] = link
                     if is_ours:
                         self._choose(self._choices[domain].opened(server))
-                    self._report(domain, "")
+                    self._troubles.report(domain, "")
                     self._linked(domain, now)
             case ServerLinkClosed(link=link, server=server, reason=reason):
                 if domain in self._choices:
@@ -340,14 +332,14 @@ class Gateway:
                 if self._links.get(domain) == link:
                     del self._links[domain]
                     if self._gateways.is_in_turn:
-                        self._troubles[domain] = shown(f"its last link was closed: {reason}")
+                        self._troubles.note(domain, shown(f"its last link was closed: {reason}"))
                     self._unlinked(domain, now)
             case ServerMessageReceived(link=link, payload=payload):
                 self._on_message(domain, link, payload, now)
             case PeerUnreachable(reason=reason) if domain in self._domains:
-                self._unreachable(domain, reason, now)
+                self._troubles.unreachable(domain, reason, now)
             case ServerReachable() if domain in self._domains:
-                self._report(domain, "")
+                self._troubles.report(domain, "")
         return self._take()
 
     def _linked(self, domain: str, now: float) -> None:
@@ -418,7 +410,7 @@ class Gateway:
     def _close(self, domain: str, reason: str) -> None:
         reason = shown(reason)
         if (link := self._links.get(domain)) is not None:
-            self._report(domain, reason)
+            self._troubles.report(domain, reason)
             self._outputs.append(ForForeignLinks(CloseServerLink(link, reason)))
 
     def _unlinked(self, domain: str, now: float) -> None:
@@ -519,22 +511,6 @@ class Gateway:
         for each in several:
             self._outputs.append(each if isinstance(each, SetTimer | CancelTimer | ByOpener) else ForForeignLinks(each))
 
-    def _unreachable(self, domain: str, reason: str, now: float) -> None:
-        """Note why a domain cannot be reached; report it once for a while, however many gateways are tried in turn."""
-        reported_at = self._unreachable_at.get(domain)
-        if reported_at is None or now - reported_at >= UNREACHABLE_EACH_S:
-            self._unreachable_at[domain] = now
-            self._report(domain, reason)
-        else:
-            self._troubles[domain] = reason
-
-    def _report(self, domain: str, reason: str) -> None:
-        if not reason:
-            self._unreachable_at.pop(domain, None)
-        if self._troubles.get(domain, "") != reason:
-            self._troubles[domain] = reason
-            self._outputs.append(ForeignTrouble(domain, reason))
-
     # Timers and status ---------------------------------------------------------------------------------------------
 
     def timer_fired(self, key: object, now: float) -> list[GatewayOutput]:
@@ -583,12 +559,12 @@ class Gateway:
             return
         # The links report about an only gateway; of several, each is given up before that.
         has_several = self._choices[domain].has_several(self._reachable)
-        if has_several and domain not in self._links and not self._troubles.get(domain):
-            self._unreachable(domain, f"none of its gateways has answered yet; {LINK_HINT}", now)
+        if has_several and domain not in self._links and not self._troubles.of(domain):
+            self._troubles.unreachable(domain, f"none of its gateways has answered yet; {LINK_HINT}", now)
         self._choose(self._choices[domain].timer_fired(now, self._reachable))
 
     def _trouble(self, domain: str) -> str:
-        trouble = self._troubles.get(domain, "")
+        trouble = self._troubles.of(domain)
         if trouble or domain in self._links or not self._gateways.is_in_turn:
             return trouble
         if not self._domains[domain].gateways:
@@ -598,5 +574,5 @@ class Gateway:
         return f"{domain} opens the link, and has not done so; {LINK_HINT}"
 
     def _take(self) -> list[GatewayOutput]:
-        outputs, self._outputs = self._outputs, []
+        outputs, self._outputs = self._outputs + self._troubles.take(), []
         return outputs

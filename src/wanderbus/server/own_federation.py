@@ -16,7 +16,7 @@ from wanderbus.channels.hierarchy import Hierarchy
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.config import ServerSettings
 from wanderbus.errors import ConfigurationError
-from wanderbus.federation.gateway import LINK_HINT
+from wanderbus.federation.foreign_troubles import LINK_HINT
 from wanderbus.federation.gateway_choice import FOREIGN_RETRY_S_MAX, link_name
 from wanderbus.federation.member import FederationMember
 from wanderbus.federation.messages import FederationChanged
