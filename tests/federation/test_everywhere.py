@@ -169,3 +169,16 @@ def test_nothing_counts_while_a_change_takes_several_turns(monkeypatch: pytest.M
     assert routing.marks() is not None
     monkeypatch.setattr(MulticastMethod, "is_settled", False)
     assert routing.marks() is None
+
+
+def test_requests_are_asked_again_under_other_numbers_where_a_part_has_begun_again() -> None:
+    """An answer that was on its way answers what the former part was asked."""
+    requests = EverywhereRequests()
+    requests.ask("one", 0.0)
+    (number,) = requests.to_ask(1, 1, ["b1"])
+    requests.ask_again()
+    (again,) = requests.to_ask(1, 1, ["b1"])
+    requests.answered("b1", number)
+    assert requests.done(1.0) == ()
+    requests.answered("b1", again)
+    assert requests.done(1.0) == ("one",)

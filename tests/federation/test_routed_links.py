@@ -30,11 +30,13 @@ from wanderbus.federation.routed.tree_paths import STATES_AT_ONCE, TreePaths
 from wanderbus.federation.routing_lives import LIVES_AT_ONCE_MAX
 from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
 from wanderbus.federation.shared_links import PASSED_BYTES_MAX
+from wanderbus.federation.shared_outputs import AtGateway
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConsumedOnServerLink,
     SendOnServerLink,
     ServerLinkClosed,
+    ServerLinkOpened,
     ServerMessageReceived,
 )
 
@@ -427,3 +429,14 @@ def test_a_domain_without_trees_says_nothing_of_links_and_ignores_what_others_sa
     assert {source for source, _, _ in world.sent} == {"a", "c"}
     assert (world.closed, world.open_links("a"), world.open_links("c")) == ([], {}, {})
     assert world.consumed["b"] == len(world.sent)
+
+
+def test_a_link_of_a_domain_that_is_not_in_the_file_is_the_gateways_affair() -> None:
+    """Another gateway, whose file has the domain, lends it; no tree has that domain, and none of its messages count."""
+    routed = chain("ab").routed["a"]
+    for report in (
+        ServerLinkOpened(900, "z/g", is_ours=False),
+        ServerMessageReceived(900, "z/g", encode_hop(StateAnnounced(b"x"))),
+        ServerLinkClosed(900, "z/g", "it failed"),
+    ):
+        assert routed.at_links(report, 10.0) == [AtGateway(report)]
