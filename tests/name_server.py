@@ -25,7 +25,7 @@ class NameServer(threading.Thread):
 
     def __init__(self, zone: str, address: Address = ("127.0.0.1", 0), ttl_s: Mapping[str, int] | None = None) -> None:
         super().__init__(daemon=True)
-        self._records = [line.split(" ", 2) for line in zone.split("\n") if line]
+        self.change(zone)
         self._ttl_s = ttl_s or {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(address)
@@ -33,6 +33,10 @@ class NameServer(threading.Thread):
         self.asked: list[str] = []
         """Names and types, in order."""
         self._ended = False
+
+    def change(self, zone: str) -> None:
+        """Serve another zone from now on."""
+        self._records = [line.split(" ", 2) for line in zone.split("\n") if line]
 
     def run(self) -> None:
         """Answer until closed."""

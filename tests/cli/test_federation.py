@@ -101,6 +101,28 @@ def test_a_domain_without_a_link(file: Path, capsys: Output) -> None:
     assert read_federation(file).links_of("a1").keys() == {"beta.example/b1"}
 
 
+def test_s01_a_domain_whose_gateways_are_found_in_the_dns(file: Path, tmp_path: Path, capsys: Output) -> None:
+    other = tmp_path / "gamma.toml"
+    card = tmp_path / "gamma.card"
+    create_federation(other, "gamma.example", {"c1": "127.0.0.3:5900"})
+    capsys.readouterr()
+    assert run(["federation", "card", str(other)]) == 0
+    card.write_text(capsys.readouterr().out)
+    assert run(["federation", "add", str(file), str(card), "--dns"]) == 0
+    words = ["--name", "delta.example", "--public-key", KeyPair(b"\6" * 32).public.hex()]
+    assert run(["federation", "add", str(file), *words, "--dns"]) == 0
+    found = read_federation(file)
+    assert set(found.looked_up) == {"gamma.example", "delta.example"}
+    assert file.read_text().count('gateways = "dns"') == 2
+    capsys.readouterr()
+    assert run(["federation", "show", str(file), "gamma.example"]) == 0
+    assert "gateways: as the DNS has them at _wanderbus._udp.gamma.example\n" in capsys.readouterr().out
+    assert run(["federation", "add", str(file), str(card), "--replace"]) == 0
+    assert set(read_federation(file).looked_up) == {"delta.example"}
+    assert run(["federation", "add", str(file), *words, "--dns", "--gateway", "d1=127.0.0.4:5900"]) == 2
+    assert "leave --gateway out, or --dns" in one_line(capsys.readouterr().err)
+
+
 def test_changes_of_trust(file: Path, capsys: Output) -> None:
     words = ["--receive", "Stock", "--no-receive", "Price", "--send", "Departure", "--events-per-s-max", "50"]
     assert (
@@ -296,6 +318,10 @@ def test_commands_and_the_file_of_the_page(tmp_path: Path, monkeypatch: pytest.M
     assert len(commands) == 16
     third = ["federation init gamma/federation.toml --name gamma.example --gateway g1=127.0.0.3:5900"]
     for command in [*third, "federation card gamma/federation.toml > gamma.card", *commands]:
+
+
+    assert len(commands) == 14
+    for command in commands:
         words, _, target = command.partition(" > ")
         assert run(words.split()) == 0
         shown = capsys.readouterr().out

@@ -59,6 +59,20 @@ def test_another_gateway_here_tries_a_domain_that_this_one_cannot_reach() -> Non
     assert (choice.has_several(reachable), choice.has_several({"a1"})) == (True, False)
 
 
+def test_other_gateways_of_a_domain_are_tried_once_they_are_known() -> None:
+    choice = GatewayChoice("beta", [])
+    assert choice.start(0.0) == []
+    assert choice.replace(["beta/b1", "beta/b2"]) == []
+    assert choice.start(0.0) == [ConnectServer("beta/b1"), SetTimer(TIMER, SWITCH_S)]
+    assert choice.replace(["beta/b3", "beta/b4"]) == [DisconnectServer("beta/b1"), CancelTimer(TIMER)]
+    assert choice.start(1.0)[0] == ConnectServer("beta/b3")
+    choice.opened("beta/b3")
+    assert choice.replace(["beta/b4"]) == [], "a link that is open stays"
+    assert choice.start(2.0) == []
+    choice.closed("beta/b3", 3.0)
+    assert choice.timer_fired(6.0)[:2] == [DisconnectServer("beta/b3"), ConnectServer("beta/b4")]
+
+
 def test_links_of_other_gateways_change_nothing() -> None:
     choice = GatewayChoice("beta", ["beta/b1", "beta/b2"])
     choice.start(0.0)

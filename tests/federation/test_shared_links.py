@@ -17,6 +17,7 @@ from wanderbus.peers.messages import (
     ConnectServer,
     ConsumedOnServerLink,
     DisconnectServer,
+    KnowServers,
     PeerUnreachable,
     SendOnServerLink,
     ServerLinkClosed,
@@ -235,6 +236,15 @@ def test_a_gateway_opens_no_links_for_others_and_to_strangers() -> None:
     for server, link in (("b3", 20), ("b1", 19)):
         assert pair.second.opening_asked(server, link, ForeignLinkAsked("gamma/g1", True)) == []
     assert pair.first.open_by("b3", CONNECT) == [], "there is no link to it"
+
+
+def test_links_are_opened_for_others_to_the_gateways_alone_that_are_known_now() -> None:
+    pair = Opening()
+    pair.ask(CONNECT)
+    found = KnowServers("gamma", (("gamma/g2", ("192.0.2.1", 5900)),))
+    assert pair.second.requested(found) == [ForOwnLink(DISCONNECT), ForOwnLink(found)]
+    assert pair.ask(ConnectServer("gamma/g2")) == [ForOwnLink(ConnectServer("gamma/g2"))]
+    assert pair.ask(CONNECT) == []
 
 
 def test_a_link_that_was_opened_too_late_is_closed() -> None:

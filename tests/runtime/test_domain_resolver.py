@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import dns.resolver
 import pytest
@@ -12,8 +12,10 @@ import uvloop
 
 from tests.name_server import NameServer
 from wanderbus.errors import ConfigurationError
+from wanderbus.federation.messages import FindGateways, GatewaysFound
 from wanderbus.runtime.net.domain_resolver import DomainResolver
 from wanderbus.sip.message.targets import Target
+from wanderbus.sip.proxy.domain_routes import SERVERS_MAX
 from wanderbus.sip.proxy.domain_servers import DomainLookedUp, DomainServer, FindDomain
 
 pytestmark = pytest.mark.integration
@@ -26,6 +28,17 @@ _sips._tcp.elsewhere.example SRV 20 5 5071 two.example.
 _sips._tcp.elsewhere.example SRV 20 0 5071 gone.example.
 _sips._tcp.plain.example SRV 1 1 5081 one.example.
 _sips._tcp.none.example SRV 0 0 0 .
+_wanderbus._udp.beta.example SRV 20 0 5902 b2.example.
+_wanderbus._udp.beta.example SRV 10 0 5901 b1.example.
+_wanderbus._udp.beta.example SRV 30 0 0 b3.example.
+_wanderbus._udp.beta.example SRV 30 0 5903 gone.example.
+_wanderbus._udp.beta.example SRV 30 0 5904 many.example.
+_wanderbus._udp.gone.example SRV 10 0 5900 gone.example.
+_wanderbus._udp.none.example SRV 0 0 0 .
+b1.example A 192.0.2.11
+b2.example A 192.0.2.12
+b3.example A 192.0.2.13
+many.example A 224.0.0.1
 one.example A 192.0.2.1
 one.example AAAA 2001:db8::1
 two.example A 192.0.2.2
@@ -44,10 +57,23 @@ def name_server() -> Iterator[NameServer]:
 
 def looked_up(server: NameServer, domain: str, port: int | None = None, ip_version: int = 4) -> DomainLookedUp:
     async def story() -> DomainLookedUp:
-        found: asyncio.Future[DomainLookedUp] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         resolver = DomainResolver(found.set_result, name_servers=[server.address], ip_version=ip_version)
         resolver.find(FindDomain(domain, port))
-        answer = await asyncio.wait_for(found, 10)
+        answer: DomainLookedUp = await asyncio.wait_for(found, 10)
+        resolver.close()
+        await asyncio.sleep(0)
+        return answer
+
+    return asyncio.run(story())
+
+
+def gateways_of(server: NameServer, domain: str) -> GatewaysFound:
+    async def story() -> GatewaysFound:
+        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        resolver = DomainResolver(found.set_result, name_servers=[server.address])
+        resolver.find(FindGateways(domain))
+        answer: GatewaysFound = await asyncio.wait_for(found, 10)
         resolver.close()
         await asyncio.sleep(0)
         return answer
@@ -117,7 +143,7 @@ def test_silence_ends_in_time_and_holds_nothing_up(name_server: NameServer, monk
     monkeypatch.setattr("wanderbus.runtime.net.domain_resolver.LOOKUP_S_MAX", 0.3)
 
     async def story() -> tuple[DomainLookedUp, int]:
-        found: asyncio.Future[DomainLookedUp] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         resolver = DomainResolver(found.set_result, name_servers=[name_server.address])
         resolver.find(FindDomain("silent.example", None))
         turns = 0
@@ -133,7 +159,7 @@ def test_silence_ends_in_time_and_holds_nothing_up(name_server: NameServer, monk
 
 def test_lookups_end_with_the_resolver(name_server: NameServer) -> None:
     async def story() -> list[DomainLookedUp]:
-        found: list[DomainLookedUp] = []
+        found: list[Any] = []
         resolver = DomainResolver(found.append, name_servers=[name_server.address])
         resolver.find(FindDomain("silent.example", None))
         await asyncio.sleep(0.05)
@@ -147,7 +173,7 @@ def test_lookups_end_with_the_resolver(name_server: NameServer) -> None:
 
 def test_it_runs_on_the_loop_of_the_server_too(name_server: NameServer) -> None:
     async def story() -> DomainLookedUp:
-        found: asyncio.Future[DomainLookedUp] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         resolver = DomainResolver(found.set_result, name_servers=[name_server.address])
         resolver.find(FindDomain("bare.example", None))
         return await asyncio.wait_for(found, 10)
@@ -162,3 +188,37 @@ def test_a_system_without_name_servers_is_an_error_for_people(monkeypatch: pytes
     monkeypatch.setattr("dns.asyncresolver.Resolver", unconfigured)
     with pytest.raises(ConfigurationError, match=r"set domains\.name_servers"):
         DomainResolver(lambda answer: None)
+
+
+def test_s01_gateways_are_found_by_srv_in_the_order_of_their_priorities(name_server: NameServer) -> None:
+    """What has no port, no address, or one that is not of a single host is left out."""
+    expected = (("b1", ("192.0.2.11", 5901)), ("b2", ("192.0.2.12", 5902)))
+    assert gateways_of(name_server, "beta.example") == GatewaysFound("beta.example", expected)
+
+
+@pytest.mark.parametrize("domain", ["none.example", "unknown.example", "gone.example"])
+def test_a_domain_without_gateways(name_server: NameServer, domain: str) -> None:
+    failure = f"there is no SRV record with an address at _wanderbus._udp.{domain}"
+    assert gateways_of(name_server, domain) == GatewaysFound(domain, (), failure)
+
+
+def test_a_lookup_of_gateways_that_fails(name_server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wanderbus.runtime.net.domain_resolver.LOOKUP_S_MAX", 0.3)
+    monkeypatch.setattr("wanderbus.runtime.net.domain_resolver.GATEWAY_SERVICE", "silent")
+    assert gateways_of(name_server, "beta.example").failure == "no name server answered in time"
+    monkeypatch.setattr("wanderbus.runtime.net.domain_resolver.GATEWAY_SERVICE", "broken")
+    found = gateways_of(name_server, "beta.example")
+    assert (found.gateways, bool(found.failure)) == ((), True)
+
+
+def test_s01_weights_share_the_links_of_gateways_with_one_priority(name_server: NameServer) -> None:
+    """A weight of 0 is the least; of a long answer the first records are used."""
+    records = [
+        f"_wanderbus._udp.many.example SRV 1 {place and 1000} {5900 + place} g{place}.example." for place in range(20)
+    ]
+    addresses = [f"g{place}.example A 192.0.2.{place + 1}" for place in range(20)]
+    name_server.change("\n".join([*records, *addresses]))
+    orders = [[name for name, _ in gateways_of(name_server, "many.example").gateways] for _ in range(8)]
+    assert {len(each) for each in orders} == {SERVERS_MAX}
+    assert len({tuple(each) for each in orders}) > 1
+    assert sum("g0" in each for each in orders) <= 1

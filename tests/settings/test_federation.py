@@ -73,6 +73,14 @@ def test_types_that_are_shared_with_one_domain_alone() -> None:
         assert (found.receives(name), found.sends(name)) == (frozenset(), frozenset()), "nothing unless it is named"
 
 
+@pytest.mark.parametrize("new", ['gateways = "dns"', ""])
+def test_s01_gateways_that_are_looked_up(new: str) -> None:
+    found = federation(FILE.replace('gateways = { c1 = "192.0.2.17:5900" }', new))
+    assert found.looked_up == {"gamma.example": bytes.fromhex(GAMMA)}
+    assert list(found.links_of("a1")) == ["beta.example/b1"]
+    assert federation(FILE).looked_up == {}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "error"),
     [
@@ -95,6 +103,7 @@ def test_types_that_are_shared_with_one_domain_alone() -> None:
         ("a1 =", '"a/1" =', "gateways: 'a/1' is not a name of a gateway"),
         ("{ c1 =", '{ "c 1" =', "domains.gamma.example.gateways: 'c 1' is not a name of a gateway"),
         ('"192.0.2.17:5900"', '"192.0.2.17:0"', "domains.gamma.example.gateways.c1: '192.0.2.17:0' cannot be used"),
+        ('{ c1 = "192.0.2.17:5900" }', '"srv"', "domains.gamma.example.gateways: invalid value 'srv'"),
         ('{ c1 = "192.0.2.17:5900" }', "{}", "domains.gamma.example.gateways: there is none"),
         ('a1 = "192.0.2.1:5900"\n', "", "domains.gamma.example.gateways: none has the IP version of an own gateway"),
         ('["Price"]', '["Pri*"]', "domains.beta.example.send: 'Pri*' has a wildcard"),

@@ -23,7 +23,7 @@ import msgspec
 
 from wanderbus.access.baseline import ECI_SOCKET, Baseline
 from wanderbus.access.device_signalling import DeviceSignalling
-from wanderbus.access.federation_parts import FOREIGN_LINKS, FOREIGN_SOCKET, FederationParts
+from wanderbus.access.federation_parts import FEDERATION, FOREIGN_LINKS, FOREIGN_SOCKET, FederationParts
 from wanderbus.access.federation_traffic import FederationTraffic
 from wanderbus.access.link_traffic import LinkTraffic, consumed_units
 from wanderbus.access.lone_handovers import LoneHandovers
@@ -46,7 +46,7 @@ from wanderbus.broker.messages import (
 from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.composition import Composition
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET, Transports
-from wanderbus.federation.messages import FederationChanged
+from wanderbus.federation.messages import FederationChanged, GatewaysFound
 from wanderbus.machine import (
     Address,
     ClockRead,
@@ -335,6 +335,8 @@ class AccessServer:
                 | MatchesRead()
             ):
                 self._parts.give(BROKER, [given])
+            case GatewaysFound():
+                self._parts.give(FEDERATION, [given])
             case DatagramReceived(socket="eci"):
                 if self._baseline is not None:
                     self._parts.give(BASELINE, [given])

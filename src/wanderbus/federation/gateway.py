@@ -76,11 +76,12 @@ from wanderbus.federation.wire import (
     decode,
     encode,
 )
-from wanderbus.machine import CancelTimer, SetTimer, TimerFired
+from wanderbus.machine import Address, CancelTimer, SetTimer, TimerFired
 from wanderbus.peers.handover.placement import server_for
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConsumedOnServerLink,
+    KnowServers,
     PeerUnreachable,
     SendOnServerLink,
     ServerLinkClosed,
@@ -340,6 +341,23 @@ class Gateway:
                 self._troubles.unreachable(domain, reason, now)
             case ServerReachable() if domain in self._domains:
                 self._troubles.report(domain, "")
+        return self._take()
+
+    def gateways_found(self, domain: str, gateways: Mapping[str, Address], now: float) -> list[GatewayOutput]:
+        """Use the gateways of a domain that the DNS names, in this order."""
+        servers = tuple([(link_name(domain, name), address) for name, address in gateways.items()])
+        choice = self._choices.get(domain)
+        if choice is not None:
+            self._choose(choice.replace([name for name, _ in servers]))
+        self._outputs.append(ForForeignLinks(KnowServers(domain, servers)))
+        if choice is not None and self._gateways.is_in_turn:
+            self._choose(choice.start(now))
+        return self._take()
+
+    def gateways_missing(self, domain: str, failure: str, now: float) -> list[GatewayOutput]:
+        """Report that the DNS names no gateway of a domain."""
+        if domain not in self._links:
+            self._unreachable(domain, shown(f"its gateways are not found in the DNS: {failure}"), now)
         return self._take()
 
     def _linked(self, domain: str, now: float) -> None:

@@ -66,8 +66,8 @@ class GatewayChoice:
 
     def __init__(self, domain: str, gateways: Sequence[str], openers: Sequence[str] = ()) -> None:
         self.domain = domain
-        self._places = [("", each) for each in gateways]
-        self._places += [(opener, each) for opener in openers for each in gateways]
+        self._openers = ("", *openers)
+        self._places = [(opener, each) for opener in self._openers for each in gateways]
         self._place = 0
         self._tried: tuple[str, str] | None = None
         self._is_open = False
@@ -85,6 +85,13 @@ class GatewayChoice:
             return []
         (opener, tried), self._tried, self._is_open = self._tried, None, False
         return [_by(opener, DisconnectServer(tried)), CancelTimer(("connect", self.domain))]
+
+    def replace(self, gateways: Sequence[str]) -> list[Choice]:
+        """Choose from other gateways of the domain from now on; a link that is open stays, and an attempt ends."""
+        stopped = [] if self._is_open else self.stop()
+        self._places = [(opener, each) for opener in self._openers for each in gateways]
+        self._place = -1
+        return stopped
 
     def opened(self, name: str) -> list[Choice]:
         """Stay with a gateway that has been reached."""

@@ -53,7 +53,8 @@ from wanderbus.federation.export_messages import ToServer, ToServerMessage
 from wanderbus.federation.far.links import FarLinks
 from wanderbus.federation.far.reports import FarLinksInput
 from wanderbus.federation.gateway import Gateway, GatewayOutput
-from wanderbus.federation.gateway_choice import ByOpener, link_name
+from wanderbus.federation.gateway_choice import ByOpener, domain_of_link, link_name
+from wanderbus.federation.gateway_lookups import GatewayLookups
 from wanderbus.federation.messages import (
     AtFarLinks,
     AtForeignLinks,
@@ -63,6 +64,7 @@ from wanderbus.federation.messages import (
     ForeignLinkReport,
     ForFarLinks,
     ForForeignLinks,
+    GatewaysFound,
 )
 from wanderbus.federation.named_servers import shown
 from wanderbus.federation.parameters import FederationParameters
@@ -145,6 +147,8 @@ class FederationMember:
         names = [each.name for each in parameters.domains]
         self._far: FarLinks = former._far if former else FarLinks(names, count(FIRST_FAR_LINK).__next__, epoch)
         self._far.use(names)
+        looked_up = [each.name for each in parameters.domains if each.is_looked_up and self._gateway is not None]
+        self._lookups = GatewayLookups(looked_up)
         self._own: dict[str, int] = {}
         """The link that this server has opened to each other one."""
         self._accepted: dict[int, str] = {}
@@ -168,6 +172,7 @@ class FederationMember:
         self._outputs += self._host.leave(sorted(set(sharing) - self._lossy.keys()), self._epoch)
         if self._gateway is not None:
             self._route(self._gateway.start(now))
+        self._outputs += self._lookups.start(now)
         return self._finish(now)
 
     def end(self) -> list[FederationOutput]:
@@ -188,6 +193,7 @@ class FederationMember:
         self._outputs += self._host.leave(sorted(former._lossy.keys() - self._lossy.keys()), self._epoch)
         if self._gateway is not None:
             self._route(self._gateway.start(now))
+        self._outputs += self._lookups.start(now)
         self._inherit(former, now)
         self._say_begun(former)
         for link, server in former._accepted.items():
@@ -226,7 +232,12 @@ class FederationMember:
                 case ServerMessageReceived():
                     self._on_message(given, now)
                 case AtForeignLinks(report=report) if self._shared is not None:
+                    self._note_link(report, now)
                     self._share(self._shared.at_links(report))
+                case GatewaysFound() if gateway is not None:
+                    self._on_found(gateway, given, now)
+                case TimerFired(key=("lookup", str(domain))):
+                    self._outputs += self._lookups.timer_fired(domain, now)
                 case DomesticInterestChanged():
                     self._on_subscriptions(given, now)
                 case ForeignInterestAsked(name=name):
@@ -260,6 +271,21 @@ class FederationMember:
         self._send_interest(self._source.changed(changed, now))
         if self._gateway is not None:
             self._route(self._gateway.interest_changed(changed, now))
+
+    def _note_link(self, report: ForeignLinkReport, now: float) -> None:
+        """Note the links that this gateway has, whoever uses them: without one, the DNS is asked again."""
+        match report:
+            case ServerLinkOpened(link=link, server=name):
+                self._lookups.opened(domain_of_link(name), link)
+            case ServerLinkClosed(link=link, server=name):
+                self._outputs += self._lookups.closed(domain_of_link(name), link, now)
+
+    def _on_found(self, gateway: Gateway, found: GatewaysFound, now: float) -> None:
+        """Use the gateways that the DNS names."""
+        if (gateways := self._lookups.found(found)) is not None:
+            self._route(gateway.gateways_found(found.domain, gateways, now))
+        elif found.failure and self._lookups.is_unknown(found.domain):
+            self._route(gateway.gateways_missing(found.domain, found.failure, now))
 
     def _on_broker(self, output: SendOnLink | LinkDropped, now: float) -> None:
         if self._host.has(output.link):

@@ -8,7 +8,7 @@ from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, Messa
 from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective
 from wanderbus.broker.signals import ForFederation
 from wanderbus.federation.parameters import FederationParameters
-from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.machine import Address, CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.far_servers import FarDomain, FarReport, FarRequest
 from wanderbus.peers.links import ServerLinks
 from wanderbus.peers.messages import (
@@ -16,6 +16,7 @@ from wanderbus.peers.messages import (
     ConnectServer,
     ConsumedOnServerLink,
     DisconnectServer,
+    KnowServers,
     PeerUnreachable,
     SendOnServerLink,
     ServerLinkClosed,
@@ -37,7 +38,21 @@ class AtForeignLinks(Input, frozen=True):
 class ForForeignLinks(Output, frozen=True):
     """A request to these links."""
 
-    request: ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink | ConsumedOnServerLink
+    request: ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink | ConsumedOnServerLink | KnowServers
+
+
+class FindGateways(Output, frozen=True):
+    """Look up the gateways of a domain in the DNS: :class:`GatewaysFound` answers."""
+
+    domain: str
+
+
+class GatewaysFound(Input, frozen=True):
+    """Answer of the DNS: the gateways of a domain by their names, the first to be tried first; or the failure."""
+
+    domain: str
+    gateways: tuple[tuple[str, Address], ...] = ()
+    failure: str = ""
 
 
 class AtFarLinks(Output, frozen=True):
@@ -92,6 +107,7 @@ FederationInput = (
     | ServerMessageReceived
     | AtForeignLinks
     | ForFarLinks
+    | GatewaysFound
     | ClockRead
     | TimerFired
 )
@@ -109,6 +125,7 @@ FederationOutput = (
     | AtFarLinks
     | ForeignEventsLost
     | ForeignTrouble
+    | FindGateways
     | SetTimer
     | CancelTimer
 )

@@ -12,6 +12,7 @@ class ForeignDomain(msgspec.Struct, frozen=True):
 
     name: str
     gateways: tuple[str, ...]
+    """Names of its gateways; none if they are looked up in the DNS."""
     receives: frozenset[str] = frozenset()
     """Types that are received from it."""
     sends: frozenset[str] = frozenset()
@@ -21,6 +22,8 @@ class ForeignDomain(msgspec.Struct, frozen=True):
     """True if sessions from here may move there."""
     takes_sessions: bool = False
     """True if sessions from there may move here."""
+    is_looked_up: bool = False
+    """True if its gateways are looked up in the DNS."""
 
 
 class FederationParameters(msgspec.Struct, frozen=True, kw_only=True):

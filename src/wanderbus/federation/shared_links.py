@@ -18,6 +18,7 @@ from wanderbus.federation.circuit_messages import (
     ForeignLinkOpened,
     SharedLinkMessage,
 )
+from wanderbus.federation.gateway_choice import domain_of_link
 from wanderbus.federation.messages import ForeignLinkReport
 from wanderbus.federation.shared_outputs import (
     AtGateway,
@@ -34,6 +35,7 @@ from wanderbus.peers.messages import (
     ConnectServer,
     ConsumedOnServerLink,
     DisconnectServer,
+    KnowServers,
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
@@ -172,11 +174,22 @@ class SharedLinks:
 
     def requested(self, request: LinksRequest) -> list[SharedOutput]:
         """Take a request of the gateway here to the links, of which it has some, and borrows others."""
-        if isinstance(request, ConnectServer | DisconnectServer):
+        if isinstance(request, KnowServers):
+            self._know(request)
+        elif isinstance(request, ConnectServer | DisconnectServer):
             self._outputs.append(ForOwnLink(request))
         else:
             self._request(request)
         return self._take()
+
+    def _know(self, found: KnowServers) -> None:
+        """Open links for others to the present gateways of a domain alone."""
+        others = {each for each in self._known if domain_of_link(each) != found.group}
+        self._known = frozenset(others | {name for name, _ in found.servers})
+        for each in [name for name in self._opening if name not in self._known]:
+            del self._opening[each]
+            self._outputs.append(ForOwnLink(DisconnectServer(each)))
+        self._outputs.append(ForOwnLink(found))
 
     def _report(self, report: ForeignLinkReport) -> None:
         """Pass a report to the gateway that uses the link, here or elsewhere."""

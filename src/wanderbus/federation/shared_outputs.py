@@ -12,11 +12,12 @@ from wanderbus.peers.messages import (
     ConnectServer,
     ConsumedOnServerLink,
     DisconnectServer,
+    KnowServers,
     SendOnServerLink,
 )
 
 LinkRequest = SendOnServerLink | CloseServerLink | ConsumedOnServerLink
-LinksRequest = LinkRequest | ConnectServer | DisconnectServer
+LinksRequest = LinkRequest | ConnectServer | DisconnectServer | KnowServers
 
 
 class AtGateway(Output, frozen=True):

@@ -61,6 +61,7 @@ from wanderbus.peers.messages import (
     ConsumedOnServerLink,
     DisconnectServer,
     EndServerLinks,
+    KnowServers,
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
@@ -111,6 +112,7 @@ class ServerLinks:
     :param joins: True for a server that joined the domain later: others may not know it
     :param hint: advice behind the report about a server that has had no link with this one
     :param retry_s_max: longest wait for an answer, and longest pause after a link has closed, without jitter
+    :param found_later: public keys of the groups of servers whose addresses become known later
     :param reset_key: secret that outlives the process, for resets after a restart; b"" for none
     :raises ConfigurationError: a public key cannot be used; the message begins with the server
     :raises ValueError: a name is empty or too long, or ``keepalive_s`` is not above 0
@@ -133,23 +135,22 @@ class ServerLinks:
         joins: bool = False,
         hint: str = "",
         retry_s_max: float = RETRY_S_MAX,
+        found_later: Mapping[str, bytes] = {},
     ) -> None:
         self.dropped: Counter[str] = Counter()
         self._name = name
-        self._addresses = {server: address for server, (address, _) in servers.items() if server != name}
+        self._keys = keys
+        self._domain = domain
+        self._found_later = found_later
+        self._addresses: dict[str, Address] = {}
         self._opening: dict[str, LinkKeys] = {}
         self._accepting: dict[str, LinkKeys] = {}
-        for server in self._addresses:
-            public = servers[server][1]
-            try:
-                ours = LinkKeys(keys, public, domain=domain, opener=name, acceptor=server, opens=True)
-                theirs = LinkKeys(keys, public, domain=domain, opener=server, acceptor=name, opens=False)
-            except RemoteProtocolError:
-                raise ConfigurationError(f"servers.{server}.public_key: no X25519 public key; correct it") from None
-            self._opening[server], self._accepting[server] = ours, theirs
+        self._health: dict[str, ServerHealth] = {}
         self._tables = TableComparison(tables)
-        never = f"; its domain file may lack {name}" if joins else f"; {hint}" if hint else ""
-        self._health = {server: ServerHealth(server, address, never) for server, address in self._addresses.items()}
+        self._never = f"; its domain file may lack {name}" if joins else f"; {hint}" if hint else ""
+        for server, (address, public) in servers.items():
+            if server != name:
+                self._know(server, address, public)
         self._looks = False
         """True if the timer of the next look at all links is set."""
         self._config = msgspec.structs.replace(
@@ -173,6 +174,17 @@ class ServerLinks:
         self._onward: list[TransportInput] = []
         self._parts = Composition[ServerLinksOutput]()
         self._parts.add(_RUDP, self._endpoint.step, self._route)
+
+    def _know(self, server: str, address: Address, public: bytes) -> None:
+        keys, domain, name = self._keys, self._domain, self._name
+        try:
+            ours = LinkKeys(keys, public, domain=domain, opener=name, acceptor=server, opens=True)
+            theirs = LinkKeys(keys, public, domain=domain, opener=server, acceptor=name, opens=False)
+        except RemoteProtocolError:
+            raise ConfigurationError(f"servers.{server}.public_key: no X25519 public key; correct it") from None
+        self._addresses[server] = address
+        self._opening[server], self._accepting[server] = ours, theirs
+        self._health[server] = ServerHealth(server, address, self._never)
 
     @property
     def counters(self) -> Counters:
@@ -229,8 +241,13 @@ class ServerLinks:
         for given in batch:
             if type(given) is SendOnServerLink and (size := len(given.payload)) > most:
                 raise LimitExceeded(f"a message has {size} bytes, at most {most} can be sent", "message_bytes_max")
-            if type(given) is ConnectServer and given.server not in self._addresses:
+            if type(given) is ConnectServer and not self._is_known(given.server, batch):
                 raise ConfigurationError(f"server {given.server!r} is not another server of the domain; name one")
+
+    def _is_known(self, server: str, batch: list[Input]) -> bool:
+        """Return whether a server has an address, or becomes known in the same batch."""
+        found = (given.servers for given in batch if type(given) is KnowServers)
+        return server in self._addresses or any(name == server for servers in found for name, _ in servers)
 
     def _on_request(self, given: Input, now: float) -> None:
         match given:
@@ -250,6 +267,28 @@ class ServerLinks:
             case DisconnectServer(server=server) if server in self._own:
                 self._disconnect(self._own.pop(server), now)
                 self._health[server].unwanted()
+            case KnowServers(group=group, servers=servers) if group in self._found_later:
+                self._on_known(group, dict(servers), now)
+
+    def _on_known(self, group: str, servers: dict[str, Address], now: float) -> None:
+        """Use the present addresses of a group of servers, and forget those with others."""
+        former = {server: each for server, each in self._addresses.items() if server.startswith(f"{group}/")}
+        for server in [each for each, address in former.items() if servers.get(each) != address]:
+            self._forget(server, now)
+        for server, address in servers.items():
+            if server not in self._addresses and server.startswith(f"{group}/"):
+                self._know(server, address, self._found_later[group])
+
+    def _forget(self, server: str, now: float) -> None:
+        if (own := self._own.pop(server, None)) is not None:
+            self._disconnect(own, now)
+        if (accepted := self._accepted.get(server)) is not None:
+            self._close(accepted, "its address is not that of a server any more", now)
+        if server in self._pending:
+            self._discard_pending(server)
+            self._parts.emit(CancelTimer((_PENDING, server)))
+        for known in (self._addresses, self._opening, self._accepting, self._health):
+            del known[server]
 
     def _on_timer(self, timer: TimerFired, now: float) -> None:
         match timer.key:

@@ -6,7 +6,7 @@ link may just have failed.
 
 from __future__ import annotations
 
-from wanderbus.machine import CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 
 
 class ConnectServer(Input, frozen=True):
@@ -28,6 +28,16 @@ class EndServerLinks(Input, frozen=True):
     """Close all links, and stop opening any: others take their place on the same socket."""
 
     reason: str
+
+
+class KnowServers(Input, frozen=True):
+    """The servers of a ``group``, whose names begin with it and "/", are these from now on, with their addresses.
+
+    Links with a server that is none of them any more, or has another address, are closed.
+    """
+
+    group: str
+    servers: tuple[tuple[str, Address], ...]
 
 
 class SendOnServerLink(Input, frozen=True):
@@ -103,6 +113,7 @@ ServerLinksInput = (
     ConnectServer
     | DisconnectServer
     | EndServerLinks
+    | KnowServers
     | SendOnServerLink
     | CloseServerLink
     | ConsumedOnServerLink

@@ -8,7 +8,7 @@ import os
 import ssl
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -45,7 +45,7 @@ from wanderbus.channels.interest.multicast import CONFIRM_S, PAUSE_S, MulticastM
 from wanderbus.channels.interest.outgoing_stream import Fenced
 from wanderbus.config import ServerSettings
 from wanderbus.errors import AuthenticationError, ConfigurationError, NoResponse
-from wanderbus.federation.messages import ForeignEventsLost, ForeignTrouble
+from wanderbus.federation.messages import FindGateways, ForeignEventsLost, ForeignTrouble
 from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.matching import SCANNED_MAX
 from wanderbus.mobility.properties import Properties
@@ -78,6 +78,9 @@ from wanderbus.server.validation import user_uri
 from wanderbus.settings.bounds import bounds_of
 from wanderbus.sip.authentication.digest import Authenticator, Secret
 from wanderbus.sip.authentication.login_guard import LoginGuard
+
+if TYPE_CHECKING:
+    from wanderbus.runtime.net.domain_resolver import DomainResolver
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -141,6 +144,8 @@ class BrokerRole(StatefulRole):
         """Address of the original ECI, once started; None if it is not served."""
         self.sip_address: Address = (settings.host, 0)
         """Address of its user agent, once started."""
+        self._resolver: DomainResolver | None = None
+        """Looks up the gateways of other domains."""
         self._history: HistoryReading | None = None
         self._remotes: list[RemoteHistory] = []
         self._engine: EngineReading | None = None
@@ -302,6 +307,7 @@ class BrokerRole(StatefulRole):
         servers = (name,) if domain is None else tuple(domain.present)
         access = servers if domain is None else domain.servers_with("access")
         epoch_ms = max(self._state.wall_us, wall_us()) // 1_000
+        self._resolver = self._federation.resolver(self._offer.feed, self._settings.domains)
         return self._federation.parts(name, servers, self._channels, random, reset_key, epoch_ms, access)
 
     def begin(self, now: float) -> Sequence[Output]:
@@ -378,6 +384,8 @@ class BrokerRole(StatefulRole):
                 _log.warning("server %s of the domain cannot be reached: %s", server, reason)
             case ServerReachable(server=server, seconds=seconds):
                 _log.warning("server %s of the domain can be reached again, after %g s", server, seconds)
+            case FindGateways() if self._resolver is not None:
+                self._resolver.find(output)
             case ForeignTrouble(domain=domain, reason=""):
                 _log.info("the domain %s can be reached", domain)
             case ForeignTrouble(domain=domain, reason=reason):
@@ -402,9 +410,11 @@ class BrokerRole(StatefulRole):
                 self._on_extension_failed(count, reason)
 
     def close(self) -> None:
-        """Read no further history, and no matches, and no changed file."""
+        """Read no further history, and no matches, and no changed file, and look up nothing."""
         if self._following is not None:
             self._following.cancel()
+        if self._resolver is not None:
+            self._resolver.close()
         if self._engine is not None:
             self._engine.close()
         if self._supervised is not None:

@@ -6,20 +6,21 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from wanderbus.access.federation_parts import FIRST_CIRCUIT, FOREIGN_SOCKET, FederationParts
 from wanderbus.channels.hierarchy import Hierarchy
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.config import ServerSettings
+from wanderbus.config import DomainsSettings, ServerSettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.federation.foreign_troubles import LINK_HINT
 from wanderbus.federation.gateway_choice import FOREIGN_RETRY_S_MAX, link_name
 from wanderbus.federation.member import FederationMember
-from wanderbus.federation.messages import FederationChanged
+from wanderbus.federation.messages import FederationChanged, GatewaysFound
 from wanderbus.federation.parameters import FederationParameters, ForeignDomain
 from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
 from wanderbus.machine import Address, Input, RandomSource
@@ -30,8 +31,13 @@ from wanderbus.runtime.files.federation_file import domain_key, federation_key_f
 from wanderbus.runtime.files.file_modes import warn_if_open
 from wanderbus.runtime.files.users_reports import version_of
 from wanderbus.runtime.system_random import wall_us
+from wanderbus.server.domain_settings import name_servers
 from wanderbus.server.ports import Port, UdpPort
 from wanderbus.settings.federation import Federation
+from wanderbus.sip.proxy.domain_servers import DomainLookedUp
+
+if TYPE_CHECKING:
+    from wanderbus.runtime.net.domain_resolver import DomainResolver
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -106,6 +112,26 @@ class OwnFederation:
         if (address := self.address) is None:
             return ()
         return (UdpPort(name=FOREIGN_SOCKET, host=address[0], port=address[1]),)
+
+    def resolver(
+        self, feed: Callable[[GatewaysFound | DomainLookedUp], None], settings: DomainsSettings | None
+    ) -> DomainResolver | None:
+        """Return what looks up the gateways of other domains, None if they have addresses in the file.
+
+        :param settings: those with the name servers, unless they are those of the system
+        :raises ConfigurationError: there are no name servers
+        """
+        if self.address is None or not self.federation.looked_up:
+            return None
+        from wanderbus.runtime.net.domain_resolver import DomainResolver  # its library takes 0.3 s
+
+        return DomainResolver(
+            feed,
+            name_servers=() if settings is None else name_servers(settings),
+            ip_version=ip_address(self.address[0]).version,
+            setting="federation",
+            otherwise="give the gateways of other domains with their addresses",
+        )
 
     def parts(
         self,
@@ -198,6 +224,7 @@ class OwnFederation:
             reset_key=context.reset_key,
             hint=LINK_HINT,
             retry_s_max=FOREIGN_RETRY_S_MAX,
+            found_later=federation.looked_up,
         )
 
     def _check_decentralised(self, federation: Federation, channels: OwnChannels | None) -> None:
@@ -235,6 +262,7 @@ class OwnFederation:
                 settings.domains[name].events_per_s_max,
                 settings.domains[name].gives_sessions,
                 settings.domains[name].takes_sessions,
+                name in federation.looked_up,
             )
             for name in names
         ]

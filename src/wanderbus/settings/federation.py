@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -20,12 +20,18 @@ from wanderbus.settings.event_domain import address_in
 from wanderbus.subscription import has_wildcard
 
 GATEWAYS_MAX: Final = 32
+GATEWAY_SERVICE: Final = "_wanderbus._udp"
+"""First labels of the SRV records of gateways."""
 NAME_CHARACTERS_MAX: Final = 200
 
 _LABEL: Final = "[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
 _DOMAIN_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _GATEWAY_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _KEY_TO_TRY: Final = KeyPair(bytes(KEY_BYTES))
+
+
+GatewaysSetting = Mapping[str, str] | Literal["dns"]
+"""Gateways of a foreign domain by their names, each with its address; or their place."""
 
 
 class DomainCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,9 +53,10 @@ class ForeignDomainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     public_key: str
     """X25519 public key of the domain in hexadecimal, by which its gateways are authenticated."""
 
-    gateways: Mapping[str, str] = {}
+    gateways: GatewaysSetting = {}
     """Its gateways by their names, each ``host:port`` with an IP address. With none there is no link to it: other
-    domains pass on what goes there, along the tree of a type whose method is ``tree`` (SPEC M-04)."""
+    domains pass on what goes there, along the tree of a type whose method is ``tree`` (SPEC M-04). With ``"dns"``, they
+    are found by the SRV records of ``_wanderbus._udp.DOMAIN``, whose hosts begin with the names of the gateways."""
 
     receive: tuple[str, ...] = ()
     """Types that are received from it: exact subjects."""
@@ -125,7 +132,9 @@ class Federation:
             for name, domain in settings.domains.items()
         }
         self._foreign_gateways = {
-            name: _addresses(f"domains.{name}.gateways", domain.gateways) if domain.gateways else {}
+            name: _addresses(f"domains.{name}.gateways", domain.gateways)
+            if domain.gateways and domain.gateways != "dns"
+            else {}
             for name, domain in settings.domains.items()
         }
         self._received = {name: frozenset(domain.receive) for name, domain in settings.domains.items()}
@@ -140,6 +149,11 @@ class Federation:
     def domains(self) -> tuple[str, ...]:
         """Return the names of the foreign domains, sorted."""
         return tuple(sorted(self.settings.domains))
+
+    @property
+    def looked_up(self) -> Mapping[str, bytes]:
+        """Return the public keys of the domains whose gateways are looked up in the DNS."""
+        return {name: self._keys[name] for name in self.domains if self.settings.domains[name].gateways == "dns"}
 
     @property
     def backbone(self) -> tuple[str, ...]:

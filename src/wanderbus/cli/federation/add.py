@@ -16,7 +16,7 @@ from wanderbus.cli.output import print_json, print_line
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.config_files import read_text
 from wanderbus.runtime.files.federation_file import CARD_BYTES_MAX, put_domain, read_card, read_federation
-from wanderbus.settings.federation import DomainCard, FederationSettings, ForeignDomainSettings
+from wanderbus.settings.federation import DomainCard, FederationSettings, ForeignDomainSettings, GatewaysSetting
 
 _STANDARD_INPUT: Final = Path("-")
 
@@ -42,6 +42,13 @@ def add(
             "--no-link", help="Have no link to it: other domains pass on what goes there, along the tree of a type."
         ),
     ] = False,
+    dns: Annotated[
+        bool,
+        typer.Option(
+            "--dns",
+            help="Find its gateways in the DNS, by SRV records at _wanderbus._udp.DOMAIN, and not by the card.",
+        ),
+    ] = False,
     replace: Annotated[
         bool,
         typer.Option("--replace", help="Take over key and gateways of a known domain; what is shared with it stays."),
@@ -54,17 +61,21 @@ def add(
 
     Example: wanderbus federation add federation.toml beta.card --receive Departure --send Price
 
+    Example: wanderbus federation add federation.toml beta.card --dns
+
     Example: wanderbus federation add federation.toml --name beta.example --public-key 1f... --gateway b1=192.0.2.9:5900
     """
-    given = (
-        _from_options(name, public_key, gateway, no_link=no_link)
-        if card is None
-        else _from_card(card, name, public_key, gateway)
-    )
-    if no_link:
-        given = msgspec.structs.replace(given, gateways={})
+    if dns and (no_link or gateway):
+        raise ConfigurationError(
+            "--dns: the gateways are found in the DNS; leave --gateway and --no-link out, or --dns"
+        )
+    if card is not None:
+        given = _from_card(card, name, public_key, gateway)
+    else:
+        given = _from_options(name, public_key, gateway, has_none=no_link or dns)
     settings = read_federation(file).settings
-    changed = _changed(settings, given, receive or (), send or (), replace=replace)
+    gateways: GatewaysSetting = "dns" if dns else {} if no_link else given.gateways
+    changed = _changed(settings, given, gateways, receive or (), send or (), replace=replace)
     federation = put_domain(file, given.name, changed)
     changed = federation.settings.domains[given.name]
     if json:
@@ -74,10 +85,10 @@ def add(
 
 
 def _from_options(
-    name: str | None, public_key: str | None, gateway: Sequence[str] | None, *, no_link: bool
+    name: str | None, public_key: str | None, gateway: Sequence[str] | None, *, has_none: bool
 ) -> DomainCard:
-    if name is None or public_key is None or (not gateway and not no_link):
-        raise ConfigurationError("no domain given; give its CARD, or --name, --public-key and --gateway")
+    if name is None or public_key is None or (not gateway and not has_none):
+        raise ConfigurationError("no domain given; give its CARD, or --name, --public-key and --gateway or --dns")
     return DomainCard(name=name, public_key=public_key, gateways=gateways_in(gateway) if gateway else {})
 
 
@@ -93,13 +104,19 @@ def _from_card(card: Path, *options: object) -> DomainCard:
 
 
 def _changed(
-    settings: FederationSettings, card: DomainCard, receive: Sequence[str], send: Sequence[str], *, replace: bool
+    settings: FederationSettings,
+    card: DomainCard,
+    gateways: GatewaysSetting,
+    receive: Sequence[str],
+    send: Sequence[str],
+    *,
+    replace: bool,
 ) -> ForeignDomainSettings:
     """Return the settings of the domain of ``card``, with the types that it shares already."""
     known = settings.domains.get(card.name)
     if known is None:
         return ForeignDomainSettings(
-            public_key=card.public_key, gateways=card.gateways, receive=_once(receive), send=_once(send)
+            public_key=card.public_key, gateways=gateways, receive=_once(receive), send=_once(send)
         )
     if not replace:
         raise ConfigurationError(
@@ -109,7 +126,7 @@ def _changed(
     return msgspec.structs.replace(
         known,
         public_key=card.public_key,
-        gateways=card.gateways,
+        gateways=gateways,
         receive=_once((*known.receive, *receive)),
         send=_once((*known.send, *send)),
     )

@@ -12,7 +12,7 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.federation.options import FederationFile
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.runtime.files.federation_file import check_known, read_federation
-from wanderbus.settings.federation import Federation
+from wanderbus.settings.federation import GATEWAY_SERVICE, Federation
 
 
 def show(
@@ -58,7 +58,9 @@ def _own_lines(federation: Federation) -> Iterator[str]:
 
 def _foreign_lines(federation: Federation, name: str, methods: Mapping[str, str]) -> Iterator[str]:
     domain = federation.settings.domains[name]
-    yield from _common_lines(name, domain.public_key, domain.gateways)
+    yield from _common_lines(name, domain.public_key, {} if domain.gateways == "dns" else domain.gateways)
+    if domain.gateways == "dns":
+        yield f"gateways: as the DNS has them at {GATEWAY_SERVICE}.{name}"
     yield f"backbone: {'yes' if domain.backbone else 'no'}"
     yield f"receives from it: {', '.join(domain.receive) or 'nothing'}"
     yield f"sends to it: {', '.join(domain.send) or 'nothing'}"

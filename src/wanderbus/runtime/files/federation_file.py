@@ -183,10 +183,10 @@ def check_known(settings: FederationSettings, name: str) -> None:
 
 
 def _entry(domain: ForeignDomainSettings) -> list[str]:
-    """Return the lines of a foreign domain, without those that have the default."""
+    """Return the lines of a foreign domain, without those that have the default, but with its gateways."""
     values = msgspec.structs.asdict(domain)
     defaults = {field.name: field.default for field in msgspec.structs.fields(ForeignDomainSettings)}
-    return [f"{key} = {_value(value)}" for key, value in values.items() if value != defaults[key]]
+    return [f"{key} = {_value(value)}" for key, value in values.items() if value != defaults[key] or key == "gateways"]
 
 
 def _value(value: Any) -> str:

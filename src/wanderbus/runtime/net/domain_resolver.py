@@ -1,26 +1,34 @@
-"""DNS lookup of the SIP servers of a domain, for TLS only, without blocking the loop (RFC 3263 4).
+"""DNS lookup of the SIP servers of a domain, and of its gateways, without blocking the loop (RFC 3263 4, RFC 2782).
 
 NAPTR names the SRV record, SRV names the hosts and ports, A or AAAA give their addresses. A domain without NAPTR and
 SRV records has its server at its own address, port 5061. The certificate of a server must name the domain that was
 looked up, not a name found on the way (RFC 5922 4), so a forged answer leads only to servers that are refused.
+
+The gateways of a domain have SRV records at ``_wanderbus._udp.DOMAIN``. The first label of the host is the name of the
+gateway. Each is authenticated by the key of its domain, so that a forged answer leads to none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+import secrets
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import dns.asyncresolver
 import dns.exception
 import dns.resolver
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.machine import Address
+from wanderbus.federation.messages import FindGateways, GatewaysFound
+from wanderbus.machine import Address, shown
+from wanderbus.settings.federation import GATEWAY_SERVICE, check_gateway
 from wanderbus.sip.message.targets import PORTS, Target
-from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX, SERVERS_MAX
+from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX, SERVERS_MAX, rank
 from wanderbus.sip.proxy.domain_servers import DomainLookedUp, DomainServer, FindDomain
+
+Found = TypeVar("Found")
 
 _NAME_SERVER_S: Final = 1.5
 """Timeout for one name server, before the next is asked."""
@@ -30,15 +38,25 @@ _TLS_SERVICE: Final = "SIPS+D2T"
 
 
 class DomainResolver:
-    """Answers :class:`FindDomain` with :class:`DomainLookedUp`, passed to ``feed``.
+    """Answers :class:`FindDomain` with :class:`DomainLookedUp`, and :class:`FindGateways` with :class:`GatewaysFound`.
+
+    :param feed: gets the answers
 
     :param name_servers: servers to ask; those of the system if empty
     :param ip_version: IP version of the own address; servers of the other version cannot be reached
+    :param setting: the setting that needs a resolver
+    :param otherwise: advice if there are no name servers
     :raises ConfigurationError: no name servers are given, and the system names none
     """
 
     def __init__(
-        self, feed: Callable[[DomainLookedUp], None], *, name_servers: Sequence[Address] = (), ip_version: int = 4
+        self,
+        feed: Callable[[DomainLookedUp | GatewaysFound], None],
+        *,
+        name_servers: Sequence[Address] = (),
+        ip_version: int = 4,
+        setting: str = "domains.lookup",
+        otherwise: str = "turn lookup off",
     ) -> None:
         self._feed = feed
         self._kind = "A" if ip_version == 4 else "AAAA"
@@ -46,7 +64,7 @@ class DomainResolver:
             self._resolver = dns.asyncresolver.Resolver(configure=not name_servers)
         except dns.resolver.NoResolverConfiguration:
             raise ConfigurationError(
-                "domains.lookup: this system has no name servers; set domains.name_servers, or turn lookup off"
+                f"{setting}: this system has no name servers; set domains.name_servers, or {otherwise}"
             ) from None
         if name_servers:
             self._resolver.nameservers = [host for host, _ in name_servers]
@@ -55,9 +73,10 @@ class DomainResolver:
         self._resolver.lifetime = LOOKUP_S_MAX
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def find(self, wanted: FindDomain) -> None:
+    def find(self, wanted: FindDomain | FindGateways) -> None:
         """Start a lookup of a domain."""
-        task = asyncio.get_running_loop().create_task(self._find(wanted))
+        lookup = self._find(wanted) if isinstance(wanted, FindDomain) else self._find_gateways(wanted)
+        task = asyncio.get_running_loop().create_task(lookup)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -92,18 +111,37 @@ class DomainResolver:
         srv = await self._ask(services[0][2] if services else f"_sips._tcp.{domain}", "SRV")
         if srv is None:
             return await self._at(domain, domain, PORTS["TLS"], 0, 0)
-        records = sorted(srv, key=lambda record: record.priority)[:SERVERS_MAX]
-        hosts = [record for record in records if record.target.to_text() != "."]
-        found = await asyncio.gather(
-            *(self._at(domain, each.target.to_text(), each.port, each.priority, each.weight) for each in hosts),
-            return_exceptions=True,
+        known = await _all_found(
+            self._at(domain, each.target.to_text(), each.port, each.priority, each.weight) for each in _first(srv)
         )
-        known = [each for each in found if not isinstance(each, BaseException)]
-        for each in found:
-            if not known and isinstance(each, BaseException):
-                raise each
         ttl_s = min([_ttl_s(srv), *([_ttl_s(naptr)] if naptr is not None else []), *(ttl_s for _, ttl_s in known)])
         return tuple(server for servers, _ in known for server in servers), ttl_s
+
+    async def _find_gateways(self, wanted: FindGateways) -> None:
+        gateways: tuple[tuple[str, Address], ...] = ()
+        failure = f"there is no SRV record with an address at {GATEWAY_SERVICE}.{wanted.domain}"
+        try:
+            async with asyncio.timeout(LOOKUP_S_MAX):
+                srv = await self._ask(f"{GATEWAY_SERVICE}.{wanted.domain}", "SRV")
+                found = [] if srv is None else await _all_found(self._gateway(each) for each in _first(srv))
+                gateways = tuple([each for each in found if each is not None])
+        except (TimeoutError, dns.exception.Timeout):
+            failure = "no name server answered in time"
+        except (dns.exception.DNSException, OSError, ValueError) as error:
+            failure = str(error)
+        self._feed(GatewaysFound(wanted.domain, gateways, "" if gateways else failure))
+
+    async def _gateway(self, record: Any) -> tuple[str, Address] | None:
+        """Return name and address of the gateway of a SRV record; None if it cannot be used."""
+        answer = await self._ask(record.target.to_text(), self._kind)
+        name = record.target.to_text().partition(".")[0]
+        if answer is None:
+            return None
+        host = min(each.address for each in answer)
+        try:
+            return name, check_gateway(GATEWAY_SERVICE, name, shown((host, record.port)))
+        except ConfigurationError:
+            return None
 
     async def _at(
         self, domain: str, host: str, port: int, priority: int, weight: int
@@ -126,3 +164,23 @@ class DomainResolver:
 
 def _ttl_s(answer: Any) -> float:
     return float(answer.rrset.ttl) if answer.rrset is not None else 0.0
+
+
+def _first(srv: Any) -> list[Any]:
+    """Return the first SRV records in the order to be tried (RFC 2782); an answer may have any number of them."""
+    seed = secrets.token_hex(8)
+
+    def place(record: Any) -> tuple[int, float]:
+        return rank(record.priority, record.weight, f"{seed} {record.target} {record.port}")
+
+    return [record for record in sorted(srv, key=place)[:SERVERS_MAX] if record.target.to_text() != "."]
+
+
+async def _all_found(lookups: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
+    """Return the results of those lookups that succeed; raise an error if none does."""
+    results = await asyncio.gather(*lookups, return_exceptions=True)
+    known = [each for each in results if not isinstance(each, BaseException)]
+    for each in results:
+        if not known and isinstance(each, BaseException):
+            raise each
+    return known

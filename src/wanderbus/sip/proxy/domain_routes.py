@@ -100,7 +100,12 @@ class DomainRoutes:
             servers = cached.servers
         if servers is None or isinstance(servers, NotFound):
             return servers
-        ordered = sorted(servers, key=lambda server: (self._is_avoided(server.target, now), *_rank(server, call_id)))
+
+        def place(server: DomainServer) -> tuple[bool, int, float]:
+            seed = f"{call_id} {server.target.transport} {server.target.address}"
+            return self._is_avoided(server.target, now), *rank(server.priority, server.weight, seed)
+
+        ordered = sorted(servers, key=place)
         return tuple(server.target for server in ordered[:SERVERS_MAX])
 
     def learn(self, answer: DomainLookedUp, now: float) -> None:
@@ -136,9 +141,8 @@ class DomainRoutes:
         return self._avoided.get(target, now) > now
 
 
-def _rank(server: DomainServer, call_id: str) -> tuple[int, float]:
-    """Return the sort key of a server: priority, then random by weight (RFC 2782), the same for one call."""
-    seed = f"{call_id} {server.target.transport} {server.target.address}"
+def rank(priority: int, weight: int, seed: str) -> tuple[int, float]:
+    """Return the sort key of a server: priority, then random by weight (RFC 2782), the same for one ``seed``."""
     drawn = (int.from_bytes(hashlib.sha256(seed.encode()).digest()[:6]) + 1) / (2**48 + 1)
     # The smallest of exponential draws, each with its weight as rate, selects a server in proportion to its weight.
-    return server.priority, -math.log(drawn) / (server.weight or 1e-6)
+    return priority, -math.log(drawn) / (weight or 1e-6)
