@@ -191,7 +191,7 @@ def test_a_system_without_name_servers_is_an_error_for_people(monkeypatch: pytes
 
 
 def test_s01_gateways_are_found_by_srv_in_the_order_of_their_priorities(name_server: NameServer) -> None:
-    """What has no port, no address, or one that is not of a single host is left out."""
+    """A record without a port, an address, or the address of a single host is left out."""
     expected = (("b1", ("192.0.2.11", 5901)), ("b2", ("192.0.2.12", 5902)))
     assert gateways_of(name_server, "beta.example") == GatewaysFound("beta.example", expected)
 
