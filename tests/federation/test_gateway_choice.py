@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wanderbus.federation.gateway_choice import SWITCH_S, ByOpener, GatewayChoice, domain_of_link, epoch_of, link_name
+from wanderbus.federation.gateway_choice import SWITCH_S, GatewayChoice, domain_of_link, epoch_of, link_name
+from wanderbus.federation.shared_outputs import ByOpener
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
 

@@ -36,7 +36,7 @@ from wanderbus.federation.everywhere_messages import InterestCounts
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
 from wanderbus.federation.exports import Exports
 from wanderbus.federation.foreign_troubles import LINK_HINT, ForeignTroubles
-from wanderbus.federation.gateway_choice import SWITCH_S, ByOpener, Choice, GatewayChoice, domain_of_link, link_name
+from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
 from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import Imports
 from wanderbus.federation.messages import (
@@ -62,6 +62,7 @@ from wanderbus.federation.routing_messages import (
     WantedByDomain,
     WantedKnown,
 )
+from wanderbus.federation.shared_outputs import ByOpener
 from wanderbus.federation.wire import (
     EventForwarded,
     EventsLost,

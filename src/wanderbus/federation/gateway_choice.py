@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final
 
-from wanderbus.machine import CancelTimer, Output, SetTimer
+from wanderbus.federation.shared_outputs import ByOpener
+from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.peers.messages import ConnectServer, DisconnectServer
 
 GATEWAYS_MAX: Final = 256
@@ -22,13 +23,6 @@ replaced by the next one."""
 FOREIGN_RETRY_S_MAX: Final = 2.0
 """Longest wait for an answer of a foreign gateway, seconds: events flow within five once a domain is back, with jitter
 and a link that fails meanwhile."""
-
-
-class ByOpener(Output, frozen=True):
-    """Let another gateway of the own domain open a link, and lend it, or open it no longer (decision 0172)."""
-
-    gateway: str
-    request: ConnectServer | DisconnectServer
 
 
 Choice = ConnectServer | DisconnectServer | ByOpener | SetTimer | CancelTimer

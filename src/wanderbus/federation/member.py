@@ -53,7 +53,7 @@ from wanderbus.federation.export_messages import ToServer, ToServerMessage
 from wanderbus.federation.far.links import FarLinks
 from wanderbus.federation.far.reports import FarLinksInput
 from wanderbus.federation.gateway import Gateway, GatewayOutput
-from wanderbus.federation.gateway_choice import ByOpener, domain_of_link, link_name
+from wanderbus.federation.gateway_choice import domain_of_link, link_name
 from wanderbus.federation.gateway_lookups import GatewayLookups
 from wanderbus.federation.messages import (
     AtFarLinks,
@@ -72,7 +72,7 @@ from wanderbus.federation.routed.links import TIMER as ROUTED_TIMER
 from wanderbus.federation.routed.links import RoutedLinks
 from wanderbus.federation.routed.outputs import ForSharedLinks, RoutedOutput
 from wanderbus.federation.shared_links import SharedLinks
-from wanderbus.federation.shared_outputs import AtGateway, ForOwnLink, OnPeerLink, SharedOutput
+from wanderbus.federation.shared_outputs import AtGateway, ByOpener, ForOwnLink, OnPeerLink, SharedOutput
 from wanderbus.filters import Filter
 from wanderbus.machine import ClockRead, Output, SetTimer, TimerFired
 from wanderbus.peers.far_servers import FIRST_FAR_LINK

@@ -20,6 +20,13 @@ LinkRequest = SendOnServerLink | CloseServerLink | ConsumedOnServerLink
 LinksRequest = LinkRequest | ConnectServer | DisconnectServer | KnowServers
 
 
+class ByOpener(Output, frozen=True):
+    """Let another gateway of the own domain open a link, and lend it, or open it no longer (decision 0172)."""
+
+    gateway: str
+    request: ConnectServer | DisconnectServer
+
+
 class AtGateway(Output, frozen=True):
     """A report for the gateway here, which uses this link."""
 
