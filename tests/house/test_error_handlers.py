@@ -25,6 +25,7 @@ RAISE_NONE_OF_OURS = {
     "self.opened.get": "a queue",
     "found": "a future that gets a ConfigurationError or an address",
     "self._servers": "questions to name servers, whose errors are those of dnspython",
+    "self._gateways": "likewise; an address that cannot be used is left out",
     "self._wait_for_turn": "waits for a future that gets None",
     "connection.turn": "a future that gets None",
     "self._join": "forwards bytes between two connections of asyncio",

@@ -358,7 +358,7 @@ class Gateway:
     def gateways_missing(self, domain: str, failure: str, now: float) -> list[GatewayOutput]:
         """Report that the DNS names no gateway of a domain."""
         if domain not in self._links:
-            self._unreachable(domain, shown(f"its gateways are not found in the DNS: {failure}"), now)
+            self._troubles.unreachable(domain, shown(f"its gateways are not found in the DNS: {failure}"), now)
         return self._take()
 
     def _linked(self, domain: str, now: float) -> None:
@@ -586,7 +586,7 @@ class Gateway:
         trouble = self._troubles.of(domain)
         if trouble or domain in self._links or not self._gateways.is_in_turn:
             return trouble
-        if not self._domains[domain].gateways:
+        if not self._domains[domain].gateways and not self._domains[domain].is_looked_up:
             return NO_PATH
         if domain in self._choices:
             return ""

@@ -224,7 +224,7 @@ class OwnFederation:
             reset_key=context.reset_key,
             hint=LINK_HINT,
             retry_s_max=FOREIGN_RETRY_S_MAX,
-            found_later=federation.looked_up,
+            found_later=self.federation.looked_up,
         )
 
     def _check_decentralised(self, federation: Federation, channels: OwnChannels | None) -> None:

@@ -51,6 +51,7 @@ from wanderbus.peers.messages import (
     ConnectServer,
     ConsumedOnServerLink,
     DisconnectServer,
+    KnowServers,
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
@@ -140,7 +141,7 @@ class RoutedLinks:
 
     def requested(self, request: LinksRequest) -> list[RoutedOutput]:
         """Take a request of the gateway, which is for a routed link or for another one."""
-        if isinstance(request, ConnectServer | DisconnectServer) or request.link < FIRST_ROUTED:
+        if isinstance(request, ConnectServer | DisconnectServer | KnowServers) or request.link < FIRST_ROUTED:
             return [ForSharedLinks(request)]
         if (end := self._ends.get(request.link)) is not None:
             match request:

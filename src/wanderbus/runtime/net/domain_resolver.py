@@ -122,14 +122,17 @@ class DomainResolver:
         failure = f"there is no SRV record with an address at {GATEWAY_SERVICE}.{wanted.domain}"
         try:
             async with asyncio.timeout(LOOKUP_S_MAX):
-                srv = await self._ask(f"{GATEWAY_SERVICE}.{wanted.domain}", "SRV")
-                found = [] if srv is None else await _all_found(self._gateway(each) for each in _first(srv))
-                gateways = tuple([each for each in found if each is not None])
+                gateways = await self._gateways(wanted.domain)
         except (TimeoutError, dns.exception.Timeout):
             failure = "no name server answered in time"
         except (dns.exception.DNSException, OSError, ValueError) as error:
             failure = str(error)
         self._feed(GatewaysFound(wanted.domain, gateways, "" if gateways else failure))
+
+    async def _gateways(self, domain: str) -> tuple[tuple[str, Address], ...]:
+        srv = await self._ask(f"{GATEWAY_SERVICE}.{domain}", "SRV")
+        found = [] if srv is None else await _all_found(self._gateway(each) for each in _first(srv))
+        return tuple([each for each in found if each is not None])
 
     async def _gateway(self, record: Any) -> tuple[str, Address] | None:
         """Return name and address of the gateway of a SRV record; None if it cannot be used."""
