@@ -77,7 +77,7 @@ from wanderbus.federation.wire import (
     decode,
     encode,
 )
-from wanderbus.machine import Address, CancelTimer, SetTimer, TimerFired
+from wanderbus.machine import CancelTimer, SetTimer, TimerFired
 from wanderbus.peers.handover.placement import server_for
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -344,21 +344,13 @@ class Gateway:
                 self._troubles.report(domain, "")
         return self._take()
 
-    def gateways_found(self, domain: str, gateways: Mapping[str, Address], now: float) -> list[GatewayOutput]:
+    def gateways_found(self, found: KnowServers, now: float) -> list[GatewayOutput]:
         """Use the gateways of a domain that the DNS names, in this order."""
-        servers = tuple([(link_name(domain, name), address) for name, address in gateways.items()])
-        choice = self._choices.get(domain)
-        if choice is not None:
-            self._choose(choice.replace([name for name, _ in servers]))
-        self._outputs.append(ForForeignLinks(KnowServers(domain, servers)))
+        if (choice := self._choices.get(found.group)) is not None:
+            self._choose(choice.replace([name for name, _ in found.servers]))
+        self._outputs.append(ForForeignLinks(found))
         if choice is not None and self._gateways.is_in_turn:
             self._choose(choice.start(now))
-        return self._take()
-
-    def gateways_missing(self, domain: str, failure: str, now: float) -> list[GatewayOutput]:
-        """Report that the DNS names no gateway of a domain."""
-        if domain not in self._links:
-            self._troubles.unreachable(domain, shown(f"its gateways are not found in the DNS: {failure}"), now)
         return self._take()
 
     def _linked(self, domain: str, now: float) -> None:

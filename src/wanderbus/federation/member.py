@@ -78,6 +78,8 @@ from wanderbus.machine import ClockRead, Output, SetTimer, TimerFired
 from wanderbus.peers.far_servers import FIRST_FAR_LINK
 from wanderbus.peers.messages import (
     CloseServerLink,
+    KnowServers,
+    PeerUnreachable,
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
@@ -283,9 +285,11 @@ class FederationMember:
     def _on_found(self, gateway: Gateway, found: GatewaysFound, now: float) -> None:
         """Use the gateways that the DNS names."""
         if (gateways := self._lookups.found(found)) is not None:
-            self._route(gateway.gateways_found(found.domain, gateways, now))
+            servers = [(link_name(found.domain, name), address) for name, address in gateways.items()]
+            self._route(gateway.gateways_found(KnowServers(found.domain, tuple(servers)), now))
         elif found.failure and self._lookups.is_unknown(found.domain):
-            self._route(gateway.gateways_missing(found.domain, found.failure, now))
+            reason = shown(f"its gateways are not found in the DNS: {found.failure}")
+            self._route(gateway.at_foreign_links(PeerUnreachable(link_name(found.domain, "dns"), reason), now))
 
     def _on_broker(self, output: SendOnLink | LinkDropped, now: float) -> None:
         if self._host.has(output.link):
