@@ -8,11 +8,11 @@ from itertools import count
 import pytest
 
 from wanderbus.federation.domestic_interest import ReceivedTypes
-from wanderbus.federation.foreign_troubles import LINK_HINT, UNREACHABLE_EACH_S
 from wanderbus.federation.gateway import Gateway
 from wanderbus.federation.gateway_choice import SWITCH_S
 from wanderbus.federation.messages import ForeignTrouble
 from wanderbus.federation.parameters import ForeignDomain
+from wanderbus.federation.reports.foreign_troubles import LINK_HINT, UNREACHABLE_EACH_S
 from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
 from wanderbus.peers.messages import PeerUnreachable, ServerLinkClosed, ServerLinkOpened, ServerReachable
 

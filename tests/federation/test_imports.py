@@ -13,7 +13,7 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId
 from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import RETRY_S, WAITING_MAX, Imports
-from wanderbus.federation.loss_reports import PAUSE_S
+from wanderbus.federation.reports.loss_reports import PAUSE_S
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
 from wanderbus.limits import NUMBER_MAX
 

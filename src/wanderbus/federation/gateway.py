@@ -35,7 +35,6 @@ from wanderbus.federation.everywhere import EverywhereAnswers
 from wanderbus.federation.everywhere_messages import InterestCounts
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
 from wanderbus.federation.exports import Exports
-from wanderbus.federation.foreign_troubles import LINK_HINT, ForeignTroubles
 from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
 from wanderbus.federation.imported import Imported
 from wanderbus.federation.imports import Imports
@@ -48,6 +47,7 @@ from wanderbus.federation.messages import (
 from wanderbus.federation.named_servers import NamedFarServers, shown
 from wanderbus.federation.own_gateways import OwnGateways
 from wanderbus.federation.parameters import ForeignDomain
+from wanderbus.federation.reports.foreign_troubles import LINK_HINT, ForeignTroubles
 from wanderbus.federation.routing_lives import RoutingLives
 from wanderbus.federation.routing_messages import (
     DomainLinked,

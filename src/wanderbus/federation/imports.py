@@ -21,8 +21,8 @@ from wanderbus.broker.servers.server_users import domain_user
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import EventId
 from wanderbus.federation.imported import Imported, WaitingEvent
-from wanderbus.federation.loss_reports import LossReports
 from wanderbus.federation.named_servers import NamedServers
+from wanderbus.federation.reports.loss_reports import LossReports
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
 from wanderbus.limits import NUMBER_MAX
 from wanderbus.tokens import TokenBucket

@@ -45,7 +45,7 @@ from wanderbus.channels.interest.multicast import CONFIRM_S, PAUSE_S, MulticastM
 from wanderbus.channels.interest.outgoing_stream import Fenced
 from wanderbus.config import ServerSettings
 from wanderbus.errors import AuthenticationError, ConfigurationError, NoResponse
-from wanderbus.federation.messages import FindGateways, ForeignEventsLost, ForeignTrouble
+from wanderbus.federation.messages import FindGateways, ForeignEventsLost, ForeignTrouble, GatewaysFound
 from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.matching import SCANNED_MAX
 from wanderbus.mobility.properties import Properties
@@ -310,6 +310,17 @@ class BrokerRole(StatefulRole):
         self._resolver = self._federation.resolver(self._offer.feed, self._settings.domains)
         return self._federation.parts(name, servers, self._channels, random, reset_key, epoch_ms, access)
 
+    def _find_gateways(self, wanted: FindGateways) -> None:
+        """Look up a domain, also one that a changed file has named since the start."""
+        assert self._federation is not None
+        try:
+            self._resolver = self._resolver or self._federation.resolver(self._offer.feed, self._settings.domains)
+        except ConfigurationError as error:
+            self._offer.feed(GatewaysFound(wanted.domain, (), str(error)))
+            return
+        if self._resolver is not None:
+            self._resolver.find(wanted)
+
     def begin(self, now: float) -> Sequence[Output]:
         """Register, and renew the sessions of the log; start the matching engine, if that is ours."""
         if self._settings.engine == "spark":
@@ -384,8 +395,8 @@ class BrokerRole(StatefulRole):
                 _log.warning("server %s of the domain cannot be reached: %s", server, reason)
             case ServerReachable(server=server, seconds=seconds):
                 _log.warning("server %s of the domain can be reached again, after %g s", server, seconds)
-            case FindGateways() if self._resolver is not None:
-                self._resolver.find(output)
+            case FindGateways():
+                self._find_gateways(output)
             case ForeignTrouble(domain=domain, reason=""):
                 _log.info("the domain %s can be reached", domain)
             case ForeignTrouble(domain=domain, reason=reason):

@@ -17,11 +17,11 @@ from wanderbus.channels.hierarchy import Hierarchy
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.config import DomainsSettings, ServerSettings
 from wanderbus.errors import ConfigurationError
-from wanderbus.federation.foreign_troubles import LINK_HINT
 from wanderbus.federation.gateway_choice import FOREIGN_RETRY_S_MAX, link_name
 from wanderbus.federation.member import FederationMember
 from wanderbus.federation.messages import FederationChanged, GatewaysFound
 from wanderbus.federation.parameters import FederationParameters, ForeignDomain
+from wanderbus.federation.reports.foreign_troubles import LINK_HINT
 from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
 from wanderbus.machine import Address, Input, RandomSource
 from wanderbus.peers.far_servers import FarDomain, FarDomains
