@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.federation.federated_world import POINTS, World, disturb, points, trusting
-from wanderbus.federation.routing_messages import METHODS, Method
+from wanderbus.federation.methods.wire import MethodsAnnounced, encode
+from wanderbus.federation.routing_messages import METHODS, DomainMessage, Method
 
 TYPE = "price"
 
@@ -41,6 +42,27 @@ def test_methods_of_disturbed_domains(seed: int) -> None:
     check_reached(world)
     assert not world.failed
     assert not any(each.changing() for each in world.routing.values())
+
+
+def test_filters_that_are_withdrawn_before_those_by_the_announced_method_are_known() -> None:
+    """The other domain has counted what an earlier life here has confirmed: they stay until all is known that way."""
+    several = trusting("abc", [f"type {number}" for number in range(20)])
+    world = World(several)
+    found = (
+        each for each in sorted(several["a"].shared()) if world.routing["a"]._rendezvous.rendezvous_of(each) == "c"
+    )
+    type = next(found)
+    world.link("a", "b")
+    world.link("b", "c")
+    world.want("b", "1", type, "x < 4")
+    world.run(5.0)
+    world.give("a", DomainMessage("b", encode(MethodsAnnounced((type,), ()))))
+    world.unwant("b", "1")
+    world.run(5.0)
+    assert points(world.wanted["a"]["b"], type) == {0, 1, 2, 3}
+    world.link("a", "c")
+    world.run(5.0)
+    assert points(world.wanted["a"]["b"], type) == set()
 
 
 def test_change_from_multicast_to_a_tree_and_back() -> None:

@@ -14,7 +14,6 @@ from wanderbus.federation.filter_routing import FilterRouting
 from wanderbus.federation.gateway import Gateway
 from wanderbus.federation.gateway_choice import link_name
 from wanderbus.federation.methods.multicast_method import MulticastMethod
-from wanderbus.federation.methods.wanted_interests import WantedInterests
 from wanderbus.federation.routing_messages import Method
 from wanderbus.federation.shared_links import SharedLinks
 from wanderbus.federation.wire import FiltersBegun, encode
@@ -116,10 +115,6 @@ def take_former_tables_for_known(patch: Patch) -> None:
     patch.setattr(MulticastMethod, "is_known", is_known)
 
 
-def keep_nothing_that_is_withdrawn_too_early(patch: Patch) -> None:
-    patch.setattr(WantedInterests, "hold", lambda self, domain, type: None)
-
-
 def take_filters_of_the_time_before(patch: Patch) -> None:
     patch.setattr(Gateway, "_await_answer", lambda self, domain: None)
 
@@ -141,7 +136,6 @@ SABOTAGES: Sequence[tuple[Callable[[Patch], None], type[RendezvousScenario], tup
     (begin_with_the_present_method_alone, ChangingScenario, (5, 2)),
     (announce_no_method, ChangingScenario, (3, 2)),
     (take_former_tables_for_known, ChangingScenario, (6,)),
-    (keep_nothing_that_is_withdrawn_too_early, RendezvousScenario, (5,)),
     (take_filters_of_the_time_before, ChangingScenario, (5,)),
     (await_answers_of_former_links, RendezvousScenario, (12,)),
 ]
