@@ -232,6 +232,18 @@ def test_a_server_here_that_says_more_than_its_answers_is_refused() -> None:
     assert "answers to publishes" in closed(server.give(ServerMessageReceived(LINK - 1, "a2", payload)))
 
 
+def test_l05_the_next_domain_has_to_want_here_what_is_sent_to_it_alone() -> None:
+    """The next domain may name more; it cannot get that, and the session would wait for it in vain."""
+    server = Server("alpha", "beta")
+    (part,) = answers(started(server))
+    filters = (NumberedFilter(0, "T", "x > 1"), NumberedFilter(1, "U", "x > 1"))
+    server.say(MoveReady(part.move, 2, (WantedOf("alpha", filters),)))  # type: ignore[union-attr]
+    (asked,) = heads_of(server.give(ServersFound("beta", "", ("b1",), "b1")))
+    (own,) = server.say(HeadAnswered(asked.request, Head(EventId("b1", 5, 40))))
+    assert isinstance(own, HeadWanted)
+    assert own.wanted == filters[:1]
+
+
 def test_l05_a_third_domain_is_asked_if_its_events_come_here_and_there() -> None:
     """Both others answer before the servers here are asked."""
     server = Server("alpha", "beta")

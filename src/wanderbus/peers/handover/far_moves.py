@@ -177,22 +177,28 @@ class FarMoves:
                 self.send(server, self._question(far, far.request, server.partition("/")[0]))
 
     def asked(self, server: str, asked: HeadAsked) -> None:
-        """Ask the broker for the end of this log, of which ``server`` wants to know."""
+        """Ask the broker for the end of this log, of which ``server`` wants to know.
+
+        One of another domain learns nothing of the publishes of a user.
+        """
+        wanted = self._wanted_here(server, asked)
+        if not wanted.taken_by:
+            wanted = msgspec.structs.replace(wanted, user=asked.user, devices=asked.devices)
+        self._emit(wanted)
+
+    def pause(self, leaving: FarLeaving, request: int) -> None:
+        """Ask the broker for the end of this log; from now on what the session publishes waits."""
+        asked, move = self._question(self._moves[leaving.move.key], request, self.domains.own), leaving.move
+        wanted = self._wanted_here(self._state.server, asked)
+        self._emit(msgspec.structs.replace(wanted, user=move.user, pauses=move.session))
+
+    def _wanted_here(self, server: str, asked: HeadAsked) -> HeadWanted:
+        """Return a question to the broker, which waits for filters of such types alone as are sent to the domain."""
         there = self.domains.foreign.get(asked.wanted_by)
         sends = frozenset() if there is None else there.sends
         wanted = tuple([each for each in asked.wanted if each.subject in sends])
         domain, is_far, _ = server.partition("/")
-        if is_far:
-            self._emit(HeadWanted(server, asked.request, asked.wanted_by, wanted, domain))
-        else:
-            user, devices = asked.user, asked.devices
-            self._emit(HeadWanted(server, asked.request, asked.wanted_by, wanted, user=user, devices=devices))
-
-    def pause(self, leaving: FarLeaving, request: int) -> None:
-        """Ask the broker for the end of this log; from now on what the session publishes waits."""
-        asked, move = self.question(leaving, request), leaving.move
-        own = self._state.server
-        self._emit(HeadWanted(own, request, asked.wanted_by, asked.wanted, user=move.user, pauses=move.session))
+        return HeadWanted(server, asked.request, asked.wanted_by, wanted, domain if is_far else "")
 
     def send(self, server: str, message: Message) -> None:
         """Send a message to a server of another domain, if there is a link."""
