@@ -171,11 +171,15 @@ class FederationMember:
 
         The file may have changed before this start.
         """
+        self._begin(sharing, now)
+        return self._finish(now)
+
+    def _begin(self, sharing: Iterable[str], now: float) -> None:
+        """Let the domains leave that are not foreign ones any more, and begin as a gateway."""
         self._outputs += self._host.leave(sorted(set(sharing) - self._lossy.keys()), self._epoch)
         if self._gateway is not None:
             self._route(self._gateway.start(now))
         self._outputs += self._lookups.start(now)
-        return self._finish(now)
 
     def end(self) -> list[FederationOutput]:
         """Return what closes the links of the broker, before a :meth:`successor` takes the place of this member."""
@@ -192,10 +196,7 @@ class FederationMember:
     def take_over(self, former: FederationMember, now: float) -> list[FederationOutput]:
         """Begin in place of another member, with its links to servers here, which are to begin again on them."""
         self._everywhere.ask_again()
-        self._outputs += self._host.leave(sorted(former._lossy.keys() - self._lossy.keys()), self._epoch)
-        if self._gateway is not None:
-            self._route(self._gateway.start(now))
-        self._outputs += self._lookups.start(now)
+        self._begin(former._lossy, now)
         self._inherit(former, now)
         self._say_begun(former)
         for link, server in former._accepted.items():

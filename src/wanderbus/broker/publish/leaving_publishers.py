@@ -27,7 +27,7 @@ class LeavingPublishers:
         self._former = former
         self._sessions: set[tuple[str, str]] = set()
         self._publish: Callable[[Link, PublisherMessage], None] = lambda link, message: None
-        self._unsettled: HeldPublishes[PublisherMessage] | None = None
+        self._unsettled: HeldPublishes[PublisherMessage] = HeldPublishes(basics.links)
         self._held: HeldPublishes[PublisherMessage] = HeldPublishes(basics.links)
 
     def serve_by(
@@ -59,7 +59,8 @@ class LeavingPublishers:
 
     def holds(self, link: Link, publisher: str) -> bool:
         """Return whether a publish has to wait: not behind an earlier one that waits for another reason."""
-        return (link.user, link.session or "") in self._sessions and not self._waits_already(publisher)
+        is_leaving = bool(self._sessions) and (link.user, link.session or "") in self._sessions
+        return is_leaving and not self._waits_already(publisher)
 
     def hold(self, link: Link, publisher: str, event_bytes: int, message: PublisherMessage) -> Rejected | None:
         """Let a publish wait; return why it is refused instead."""
@@ -68,10 +69,5 @@ class LeavingPublishers:
         reason = "too many events wait while the session moves to another domain; try again later"
         return Rejected(reason, "routes_unknown")
 
-    @property
-    def is_idle(self) -> bool:
-        """Return whether no session is about to leave."""
-        return not self._sessions
-
     def _waits_already(self, publisher: str) -> bool:
-        return self._former.has(publisher) or (self._unsettled is not None and self._unsettled.has(publisher))
+        return self._former.has(publisher) or self._unsettled.has(publisher)

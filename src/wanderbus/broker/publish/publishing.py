@@ -111,7 +111,7 @@ class Publishing:
             source, one = self._source(link, message), offered(message.event, self._conditions.event_bytes_max)
         else:
             _, source, one = read
-        if not self._leaving.is_idle and self._leaving.holds(link, source.key):
+        if self._leaving.holds(link, source.key):
             if rejected := self._leaving.hold(link, source.key, len(one.encoded), message):
                 self._refuse(link, source, rejected.reason, rejected.limit)
             return
