@@ -1,4 +1,4 @@
-"""Run of several processes of agents, which publish while servers are killed, and what is said of it afterwards."""
+"""Run of several processes of agents, which publish while servers are killed, and the report of it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from typing import Any, ClassVar, Final, Protocol
 from faults.kill_options import INTERRUPTED, cancel_on_signals
 from faults.verdict import Verdict
 from faults.victim import Died, Victim
-from harness.reporting import Goal, finish, progress
+from harness.reporting import Goal, finish, progress_shown
 from wanderbus.testbed import CannotRunError
 
-PROGRESS_EACH_S: Final = 2.0
 LOOK_EACH_S: Final = 1.0
 SILENT_S_MAX: Final = 60.0
 LEAST_SHARE: Final = 0.1
@@ -165,20 +164,12 @@ async def play(run: AgentsRun, command: str, seconds: float) -> None:
     """Play a run, and show how far it is; a signal ends publishing."""
     cancel_on_signals()
     playing = asyncio.create_task(run.play(seconds))
-    showing = asyncio.create_task(_show_progress(run, command))
-    try:
-        await asyncio.shield(playing)
-    except asyncio.CancelledError:
-        run.interrupt()
-        await playing
-    finally:
-        showing.cancel()
-
-
-async def _show_progress(run: AgentsRun, command: str) -> None:
-    while True:
-        await asyncio.sleep(PROGRESS_EACH_S)
-        progress(f"{command}: {run.progress_words()}, {sum(run.faults.values())} faults")
+    async with progress_shown(lambda: f"{command}: {run.progress_words()}, {sum(run.faults.values())} faults"):
+        try:
+            await asyncio.shield(playing)
+        except asyncio.CancelledError:
+            run.interrupt()
+            await playing
 
 
 def is_good(run: AgentsRun, results: Mapping[str, Any]) -> bool:

@@ -30,7 +30,7 @@ from faults.verdict import KINDS, SEAM_KINDS, Verdict
 from faults.victim import Died, Victim
 from harness.absent_domain import federation_alone
 from harness.ports import free_port
-from harness.reporting import Goal, finish, progress
+from harness.reporting import Goal, finish, progress_shown
 from wanderbus.errors import WanderbusError
 
 HOW: Final = ("starting", "burst", "any")
@@ -51,7 +51,6 @@ SERVICE_KILLED_SHARE: Final = 0.3
 SERVICE_AWAY_S_MAX: Final = 1.0
 LIVES_S_MAX: Final = 0.9
 AFTER_BURST_S_MAX: Final = 0.08
-PROGRESS_EACH_S: Final = 1.8
 DRAIN_S_MAX: Final = 60.0
 QUIET_S_MAX: Final = 10.0
 READ_S_MAX: Final = 0.6
@@ -296,17 +295,9 @@ def conduct(kind: type[Run], options: argparse.Namespace) -> int:
 
 async def _play(run: Run, cycles: int, until: float) -> None:
     cancel_on_signals()
-    showing = asyncio.create_task(_show_progress(run, cycles))
-    try:
+    words = f"of {cycles} cycles"
+    async with progress_shown(lambda: f"{run.command}: {run.done} {words}, {run.acknowledged()} events acknowledged"):
         await run.play(cycles, until)
-    finally:
-        showing.cancel()
-
-
-async def _show_progress(run: Run, cycles: int) -> None:
-    while True:
-        await asyncio.sleep(PROGRESS_EACH_S)
-        progress(f"{run.command}: {run.done} of {cycles} cycles, {run.acknowledged()} events acknowledged")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import os
 import platform
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 MachineFacts = dict[str, object]
 Goal = dict[str, object]
+
+PROGRESS_EACH_S: Final = 1.8
+"""Pause between two reports of progress."""
 
 
 def machine() -> MachineFacts:
@@ -65,6 +70,22 @@ def _line(each: Goal) -> str:
 def progress(text: str) -> None:
     """Report progress on standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+@asynccontextmanager
+async def progress_shown(words: Callable[[], str]) -> AsyncIterator[None]:
+    """Report ``words`` again and again while the ``with`` block runs."""
+
+    async def show() -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_EACH_S)
+            progress(words())
+
+    showing = asyncio.create_task(show())
+    try:
+        yield
+    finally:
+        showing.cancel()
 
 
 def percentile(values: Sequence[float], share: float) -> float:
