@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.api.far_domains import TwoDomains
-from tests.api.world import SUBJECT, nothing_more, numbers, run, service
+from tests.api.world import SUBJECT, filters_settled, nothing_more, numbers, run, service
 from wanderbus.errors import WanderbusError
 
 pytestmark = pytest.mark.integration
@@ -26,8 +26,7 @@ def test_l01_a_client_moves_its_session_to_another_domain_while_events_flow(tmp_
             domains.agent("dave", "a.example", "sesame") as dave,
             domains.agent("bob", "b.example", "hunter2") as bob,
         ):
-            while not all(row["filters"] for row in service(servers[1]).machine.federation_rows()):
-                await asyncio.sleep(0.01)
+            await filters_settled(servers[1], 1)
 
             async def publish(agent: Any, first: int) -> None:
                 for number in range(first, first + 100):

@@ -10,25 +10,12 @@ import pytest
 
 import wanderbus
 from tests.api.federated_domains import FederatedDomains
-from tests.api.world import SUBJECT, nothing_more, numbers, run, service
+from tests.api.world import SUBJECT, filters_settled, nothing_more, numbers, run, service
 from wanderbus.federation.routing_messages import METHODS, Method
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.files.federation_file import put_domain, put_method, read_federation, remove_domain
 
 NAMES = ("alpha.test", "beta.test", "gamma.test")
-
-
-async def settled(server: wanderbus.Server, filters: int) -> None:
-    """Wait until all foreign domains have so many filters at a server together."""
-
-    async def is_settled() -> bool:
-        rows = service(server).machine.federation_rows()
-        return sum(each["filters"] for each in rows) == filters and all(
-            each["is_settled"] for each in rows if each["filters"]
-        )
-
-    while not await is_settled():
-        await asyncio.sleep(0.01)
 
 
 def test_s01_events_reach_subscribers_of_all_domains_once_and_in_order(tmp_path: Path) -> None:
@@ -40,7 +27,7 @@ def test_s01_events_reach_subscribers_of_all_domains_once_and_in_order(tmp_path:
             for name in NAMES:
                 agent = await stack.enter_async_context(domains.agent(name))
                 readers.append(await stack.enter_async_context(agent.subscribe(SUBJECT, "n >= 5")))
-            await settled(servers["alpha.test"], 2)
+            await filters_settled(servers["alpha.test"], 2)
             bob = await stack.enter_async_context(domains.agent("alpha.test", "bob"))
             for number in range(30):
                 await bob.publish(SUBJECT, {"n": number})
@@ -66,7 +53,7 @@ def test_m05_subscribers_receive_the_same_by_each_method(tmp_path: Path, method:
                 agent = await stack.enter_async_context(domains.agent(name))
                 readers.append(await stack.enter_async_context(agent.subscribe(SUBJECT, wanted)))
             for each in servers.values():
-                await settled(each, 2)
+                await filters_settled(each, 2)
             bob = await stack.enter_async_context(domains.agent("alpha.test", "bob"))
             for number in range(10):
                 await bob.publish(SUBJECT, {"n": number})
@@ -87,7 +74,7 @@ def test_events_wait_for_a_domain_whose_server_is_down(tmp_path: Path) -> None:
                 domains.agent("beta.test") as agent,
                 agent.subscribe(SUBJECT, "", keep=True) as reader,
             ):
-                await settled(alpha, 1)
+                await filters_settled(alpha, 1)
                 await bob.publish(SUBJECT, {"n": 0})
                 assert await numbers(reader, 1) == [0]
             for number in range(1, 20):
@@ -116,7 +103,7 @@ def test_m01_a_changed_file_is_used_without_a_restart(tmp_path: Path, caplog: py
         async with domains.servers() as servers, domains.agent("alpha.test", "bob") as bob:
             alpha = servers["alpha.test"]
             async with domains.agent("beta.test") as agent, agent.subscribe(SUBJECT, "") as reader:
-                await settled(alpha, 1)
+                await filters_settled(alpha, 1)
                 put_method(file, SUBJECT, "rendezvous")
                 while not any("has changed" in each.message for each in caplog.records):
                     await bob.publish(SUBJECT, {"n": 0})
@@ -132,7 +119,7 @@ def test_m01_a_changed_file_is_used_without_a_restart(tmp_path: Path, caplog: py
                 file.write_text(text)
                 put_domain(file, "beta.test", foreign)
                 await used(alpha, "beta.test")
-                await settled(alpha, 1)
+                await filters_settled(alpha, 1)
                 await bob.publish(SUBJECT, {"n": 2})
                 assert await numbers(reader, 1) == [2]
                 await nothing_more(reader)
@@ -151,7 +138,7 @@ def test_an_operator_sees_the_foreign_domains(tmp_path: Path) -> None:
             domains.agent("beta.test") as agent,
             agent.subscribe(SUBJECT),
         ):
-            await settled(alpha, 1)
+            await filters_settled(alpha, 1)
             async with domains.agent("alpha.test", "bob") as bob:
                 (row,) = [each async for each in bob.operator.foreign_domains()]
         assert (row.domain, row.is_linked, row.is_settled, row.filters, row.trouble) == ("beta.test", True, True, 1, "")
@@ -193,8 +180,8 @@ def test_m04_events_pass_along_a_chain_of_domains_while_one_between_them_is_away
             readers = [await stack.enter_async_context(each.subscribe(SUBJECT, "n >= 5")) for each in agents]
             bob = await stack.enter_async_context(domains.agent("beta.test", "bob"))
             async with domains.server("delta.test"):
-                await settled(ends[0], 1)
-                await settled(ends[1], 1)
+                await filters_settled(ends[0], 1)
+                await filters_settled(ends[1], 1)
                 (through,) = [
                     row["through"]
                     for row in service(ends[0]).machine.federation_rows()

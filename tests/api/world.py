@@ -53,6 +53,19 @@ def service(server: wanderbus.Server) -> BrokerRole:
     return server._broker
 
 
+async def filters_settled(server: wanderbus.Server, filters: int) -> None:
+    """Wait until so many filters of foreign domains, all together, count for the events of a server."""
+
+    def counts() -> bool:
+        rows = service(server).machine.federation_rows()
+        return sum(each["filters"] for each in rows) == filters and all(
+            each["is_settled"] for each in rows if each["filters"]
+        )
+
+    while not counts():
+        await asyncio.sleep(0.01)
+
+
 def files(server: wanderbus.Server) -> ServerFiles:
     """The data directory of a server that was started."""
     assert server._host is not None
