@@ -19,7 +19,7 @@ from wanderbus.evaluation import simulated
 from wanderbus.evaluation.grid import GRID, OUTAGE_S, Experiment, Outage
 from wanderbus.evaluation.merging import measuring
 from wanderbus.evaluation.merging.mixes import MIXES
-from wanderbus.evaluation.points import MERGING, MOBILITY, PointKind, differing_figures, run_point
+from wanderbus.evaluation.points import MERGING, MOBILITY, PointKind, differing_figures, run_all, run_point
 from wanderbus.evaluation.remedies import REMEDIES
 from wanderbus.pipeline.grids import run_points
 from wanderbus.pipeline.session import spark_session
@@ -47,10 +47,9 @@ class Measured(NamedTuple):
 def measure(seeds: int) -> list[Measured]:
     """Run all kinds of points for so many seeds."""
     jobs: dict[PointKind, Sequence[Any]] = {MOBILITY: _mobility(seeds), MERGING: _merging(seeds)}
-    run_all = {MOBILITY.name: simulated.run_all, MERGING.name: measuring.run_all}
     spark = spark_session("wanderbus-bench", cores=os.cpu_count() or 1)
     try:
-        return [_measured(spark, kind, own, run_all[kind.name]) for kind, own in jobs.items()]
+        return [_measured(spark, kind, own) for kind, own in jobs.items()]
     finally:
         spark.stop()
 
@@ -78,7 +77,7 @@ def _merging(seeds: int) -> list[measuring.Job]:
     return [measuring.Job(mix, count, seed, MERGING_SIZES, 0.9) for mix in MIXES for count in (2, 4) for seed in some]
 
 
-def _measured(spark: Any, kind: PointKind, jobs: Sequence[Any], run_all: Any) -> Measured:
+def _measured(spark: Any, kind: PointKind, jobs: Sequence[Any]) -> Measured:
     points = [kind.encode(job) for job in jobs]
     for _ in run_points(spark, partial(run_point, kind.name), points[: os.cpu_count()]):
         progress(f"{kind.name}: {len(points)} points on Spark, whose workers have imported the experiments")
@@ -90,7 +89,7 @@ def _measured(spark: Any, kind: PointKind, jobs: Sequence[Any], run_all: Any) ->
     differences = sum(differing_figures(kind, each.parts, run_point(kind.name, each.point)) for each in sample)
     progress(f"{kind.name}: all of them in processes of this machine")
     began_s = time.monotonic()
-    for _ in run_all(jobs):
+    for _ in run_all(kind, jobs):
         pass
     processes_s = time.monotonic() - began_s
     failed = sum(each.error is not None for each in found)

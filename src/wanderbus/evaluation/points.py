@@ -5,7 +5,9 @@ A kind of point calls the function that runs one replication here too, so that a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -63,6 +65,12 @@ def run_point(kind: str, point: str) -> list[str]:
     """Run a point of the kind with this name; return the parts of its outcome as texts."""
     found = KINDS[kind]
     return [msgspec.json.encode(part).decode() for part in found.run(found.decode(point))]
+
+
+def run_all(kind: PointKind, jobs: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield the parts of the outcome of each job in their order, using every processor of this machine."""
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(kind.run, jobs)
 
 
 def differing_figures(kind: PointKind, one: Sequence[str], other: Sequence[str]) -> int:

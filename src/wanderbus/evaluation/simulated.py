@@ -5,9 +5,6 @@ The seed of a run is its only source of chance: the same seed gives the same run
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from random import Random
 from typing import Final
 
@@ -129,9 +126,3 @@ class SimulatedRun:
 def run_one(job: Job) -> Outcome:
     """Return the outcome of one run; the same every time."""
     return SimulatedRun(*job).run()
-
-
-def run_all(jobs: Sequence[Job]) -> Iterator[Outcome]:
-    """Yield the outcomes of ``jobs`` in their order, using every processor."""
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(run_one, jobs)

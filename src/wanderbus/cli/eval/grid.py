@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +18,7 @@ from wanderbus.cli.pipeline.spark_options import SparkPlace, needing_packages, s
 from wanderbus.cli.pipeline.task_progress import task_progress
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.goals import Goal
-from wanderbus.evaluation.points import PointKind, run_point
-
-RunAll = Callable[[Sequence[Any]], Iterable[Any]]
-"""Function that runs jobs on all processors of this machine, and yields the outcome of each in their order."""
+from wanderbus.evaluation.points import PointKind, run_all, run_point
 
 
 class GridPlace(NamedTuple):
@@ -66,14 +63,13 @@ def exit_with(failures: Sequence[PointFailure], goals: Iterable[Goal], *, strict
         raise typer.Exit(1)
 
 
-def run_grid(kind: PointKind, jobs: Sequence[Any], place: GridPlace, run_all: RunAll, verb: str) -> Grid:
-    """Run the jobs and show progress; without Spark, by ``run_all``, which the first error of a job ends."""
+def run_grid(kind: PointKind, jobs: Sequence[Any], place: GridPlace, verb: str) -> Grid:
+    """Run the jobs and show progress; without Spark, the first error of a job ends it."""
     if place.on_spark:
         return _on_spark(kind, jobs, place)
     console, quiet = Console(stderr=True), not sys.stderr.isatty()
-    done = track(run_all(jobs), verb, len(jobs), console=console, transient=True, disable=quiet)
-    found = [(job, each if isinstance(each, list) else [each]) for job, each in zip(jobs, done, strict=True)]
-    return Grid([(job, part) for job, parts in found for part in parts], [])
+    done = track(run_all(kind, jobs), verb, len(jobs), console=console, transient=True, disable=quiet)
+    return Grid([(job, part) for job, parts in zip(jobs, done, strict=True) for part in parts], [])
 
 
 def _on_spark(kind: PointKind, jobs: Sequence[Any], place: GridPlace) -> Grid:

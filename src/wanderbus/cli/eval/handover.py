@@ -35,7 +35,6 @@ from wanderbus.evaluation.handover.experiment import (
     TracePoint,
 )
 from wanderbus.evaluation.handover.plots import saturation_plot, servers_plot
-from wanderbus.evaluation.handover.running import run_all
 from wanderbus.evaluation.handover.summary import HandoverSummary, goals, summarize
 from wanderbus.evaluation.points import HANDOVER
 
@@ -135,7 +134,7 @@ def handover(
         for job in _jobs(each, _sizes(each, servers, saturation, quick=quick), routings, seeds, moves, points)
     ]
     print_line(f"seeds {seed} to {seeds[-1]} of each combination")
-    grid = run_grid(HANDOVER, jobs, place, run_all, "simulating")
+    grid = run_grid(HANDOVER, jobs, place, "simulating")
     outcomes = [outcome for _, outcome in grid.outcomes]
     summaries, cases = summarize(outcomes), list(counted_cases())
     _report(movements, summaries, cases)

@@ -18,7 +18,7 @@ from wanderbus.cli.eval.plot_files import write_plots
 from wanderbus.cli.output import check_writable, machine, print_line, write_json
 from wanderbus.cli.pipeline.spark_options import Environment, Master
 from wanderbus.evaluation.merging.growth import Growth, growths
-from wanderbus.evaluation.merging.measuring import Job, run_all
+from wanderbus.evaluation.merging.measuring import Job
 from wanderbus.evaluation.merging.mixes import MIXES, Mix
 from wanderbus.evaluation.merging.plots import merging_plot
 from wanderbus.evaluation.merging.summary import PUBLISHED, SOURCE, MergingSummary, goals, summarize
@@ -88,7 +88,7 @@ def merging(
     seeds = range(seed, seed + runs)
     every = product(mixes, sorted(set(tuples or PUBLISHED)), seeds)
     jobs = [Job(each, count, number, sizes, precision_min) for each, count, number in every]
-    grid = run_grid(MERGING, jobs, place, run_all, "merging")
+    grid = run_grid(MERGING, jobs, place, "merging")
     outcomes = [outcome for _, outcome in grid.outcomes]
     grown = list(growths(precision_min, seed))
     summaries = summarize(outcomes)

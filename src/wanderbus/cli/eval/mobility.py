@@ -30,7 +30,6 @@ from wanderbus.evaluation.outcome import CellSummary, Outcome, Times, goals, sum
 from wanderbus.evaluation.plots import loss_plot
 from wanderbus.evaluation.points import MOBILITY
 from wanderbus.evaluation.real import RealRun, run_side_by_side
-from wanderbus.evaluation.simulated import run_all
 
 RUNS: Final = 30
 """Runs of each cell in virtual time."""
@@ -188,7 +187,7 @@ def _in_virtual_time(
         f"seeds {seeds.start} to {seeds.stop - 1} of each cell; to repeat one: --simulated --cell B/P --runs 1 --seed N"
     )
     jobs = [(cell, experiment, seed) for experiment in experiments for cell in cells for seed in seeds]
-    grid = run_grid(MOBILITY, jobs, place, run_all, "simulating")
+    grid = run_grid(MOBILITY, jobs, place, "simulating")
     return [outcome for _, outcome in grid.outcomes], grid.failures
 
 

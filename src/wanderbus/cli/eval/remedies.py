@@ -22,7 +22,6 @@ from wanderbus.evaluation.outcome import Outcome
 from wanderbus.evaluation.plots import remedies_plot
 from wanderbus.evaluation.points import MOBILITY
 from wanderbus.evaluation.remedies import REMEDIES, Remedied, Remedy, goals, summarize
-from wanderbus.evaluation.simulated import run_all
 
 RUNS: Final = 30
 
@@ -57,7 +56,7 @@ def remedies(
     started = time.monotonic()
     print_line(f"seeds {seed} to {seed + runs - 1} with each remedy")
     jobs = [(one.cell, one.experiment(outage_s), each) for each in range(seed, seed + runs) for one in REMEDIES]
-    grid = run_grid(MOBILITY, jobs, place, run_all, "simulating")
+    grid = run_grid(MOBILITY, jobs, place, "simulating")
     found = _summaries(grid, outage_s)
     Console().print(_table(found, outage_s))
     met = goals(found)

@@ -7,10 +7,8 @@ events.
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from random import Random
@@ -177,9 +175,3 @@ def _network(job: HandoverJob, fabric: Fabric, places: Sequence[Place]) -> Event
 def run_one(job: HandoverJob) -> list[HandoverOutcome]:
     """Return the outcome of one run, the same every time."""
     return [HandoverRun(job).run()]
-
-
-def run_all(jobs: Sequence[HandoverJob]) -> Iterator[list[HandoverOutcome]]:
-    """Yield the outcomes of ``jobs`` in their order, using every processor."""
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(run_one, jobs)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from random import Random
 from typing import Final, ParamSpec, TypeVar
 
@@ -147,12 +145,6 @@ def _of_set(
             merge_ms=1e3 * merge_s,
             match_us=1e6 * match_s / len(trials),
         )
-
-
-def run_all(jobs: Sequence[Job]) -> Iterator[list[MergedOutcome]]:
-    """Yield the results of ``jobs`` in their order, using every processor."""
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(run_one, jobs)
 
 
 def match(filters: Sequence[Filter], trials: Sequence[Trial]) -> tuple[list[bool], float]:
