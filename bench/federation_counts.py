@@ -14,7 +14,7 @@ from bench.domain_servers import filling
 from bench.federation_model import TYPE, ModelFederation
 from harness.reporting import Goal, goal
 from wanderbus.channels.interest.interest_set import Wanted
-from wanderbus.evaluation.federation.experiment import TYPES, FederationJob, Topology, Way, places_of
+from wanderbus.evaluation.federation.experiment import TYPES, FederationJob, Topology, Way, delay_of
 from wanderbus.evaluation.federation.network import FederatedDomains, name_of, number_of, senders_of
 from wanderbus.evaluation.federation.running import SETTLED_S
 from wanderbus.evaluation.handover.fabric import Fabric
@@ -111,8 +111,7 @@ def tables() -> list[Row]:
 def table_row(way: Way, size: int) -> Row:
     """Return the filters at a domain among so many."""
     world, job = World(1), FederationJob(way, Topology.RANDOM, size, seed=1)
-    places = places_of(job, world.random)
-    domains = FederatedDomains(job, Fabric(world, places), places)
+    domains = FederatedDomains(job, Fabric(world, delay_of(job, world.random)))
     for domain in range(size):
         added: dict[Hashable, Wanted] = {
             number: (TYPES[number % len(TYPES)], parse(f"user == {domain} and value == {number}"))

@@ -51,6 +51,18 @@ def without_times(value: Any) -> Any:
 
 
 @pytest.mark.spark
+def test_federation_on_spark_has_the_results_of_federation(tmp_path: Path, on_spark: list[SparkPlace]) -> None:
+    arguments = ["federation", "--domains", "4", "--topology", "regions", "--seeds", "2"]
+    here = report_of(tmp_path / "here.json", *arguments)
+    there = report_of(
+        tmp_path / "there.json", *arguments, "--on-spark", "--cores", "2", "--out", str(tmp_path / "grid")
+    )
+    assert there["results"] == here["results"]
+    rows = pq.read_table(tmp_path / "grid" / "federation").to_pylist()
+    assert {row["way"] for row in rows} == {each["cell"]["way"] for each in here["results"]["cells"]}
+
+
+@pytest.mark.spark
 def test_mobility_on_spark_has_the_results_of_mobility(tmp_path: Path, on_spark: list[SparkPlace]) -> None:
     arguments = ["mobility", *SHORT, "--seeds", "3"]
     here = report_of(tmp_path / "here.json", *arguments, "--simulated")

@@ -9,7 +9,7 @@ import pytest
 
 from wanderbus.channels.directory import LeaderTable, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
-from wanderbus.evaluation.handover.fabric import Fabric
+from wanderbus.evaluation.handover.fabric import Delay, Fabric, plane_delay_s
 from wanderbus.evaluation.handover.group_moves import GroupMoves
 from wanderbus.evaluation.handover.population import PublishedEvent
 from wanderbus.evaluation.handover.rendezvous import RendezvousNetwork
@@ -21,13 +21,13 @@ from wanderbus.subscription import Subscription
 KEY = bytes(32)
 
 
-class OneSlowWay(Fabric):
-    """A network in which the way from one server to another takes half a second."""
+PLACES = [(0.0, 0.0), (9_000.0, 0.0), (0.0, 9_000.0), (9_000.0, 9_000.0)]
 
-    slow: tuple[int, int] | None = None
 
-    def delay_s(self, source: int, target: int) -> float:
-        return super().delay_s(source, target) + 0.5 * ((source, target) == self.slow)
+def one_slow_way(slow: tuple[int, int] | None) -> Delay:
+    """Return the delays where the way from one server to another takes half a second longer."""
+    usual_s = plane_delay_s(PLACES)
+    return lambda source, target: usual_s(source, target) + 0.5 * ((source, target) == slow)
 
 
 class Domain:
@@ -35,8 +35,7 @@ class Domain:
 
     def __init__(self, *, covers: bool = True, slow: tuple[int, int] | None = None) -> None:
         self.world = World(1)
-        self.fabric = OneSlowWay(self.world, [(0.0, 0.0), (9_000.0, 0.0), (0.0, 9_000.0), (9_000.0, 9_000.0)])
-        self.fabric.slow = slow
+        self.fabric = Fabric(self.world, one_slow_way(slow))
         servers = tuple(f"s{number}" for number in range(4))
         table = LeaderTable(1, servers, first_table(GROUPS, servers[:1], KEY).leaders)
         self.groups = ChannelGroups(KEY)

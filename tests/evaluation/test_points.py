@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from wanderbus.evaluation import simulated
+from wanderbus.evaluation.federation.experiment import FederationJob, Topology, Way
 from wanderbus.evaluation.grid import Cell, Experiment, Outage
 from wanderbus.evaluation.handover.experiment import HandoverJob, Movement, Routing
 from wanderbus.evaluation.merging import measuring
@@ -15,7 +16,8 @@ from wanderbus.evaluation.points import HANDOVER, KINDS, MERGING, MOBILITY, diff
 MOBILITY_JOB: simulated.Job = (Cell(100, 20), Experiment(Outage.RANDOM, rate_per_s=15.0, events=300), 3)
 MERGING_JOB = measuring.Job(REFERENCE, 2, 5, (10, 20), 0.9, events=80)
 HANDOVER_JOB = HandoverJob(Routing.RENDEZVOUS, Movement.WAYPOINT, 5, 25, 25, 2, users=3, moves=4, group_moves=2)
-JOBS = {"mobility": MOBILITY_JOB, "merging": MERGING_JOB, "handover": HANDOVER_JOB}
+FEDERATION_JOB = FederationJob(Way.RENDEZVOUS, Topology.RANDOM, 4, 2, moves=2, cut_moves=2)
+JOBS = {"mobility": MOBILITY_JOB, "merging": MERGING_JOB, "handover": HANDOVER_JOB, "federation": FEDERATION_JOB}
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -50,6 +52,9 @@ def test_each_figure_that_differs_is_counted_and_no_measured_time(name: str) -> 
     if name == "mobility":
         changed = msgspec.structs.replace(last, dropped=last.dropped + 1, measured=last.measured[1:])
         assert differing_figures(kind, texts, [msgspec.json.encode(changed).decode()]) > 2
+    elif name == "federation":
+        changed = msgspec.structs.replace(last, events=msgspec.structs.replace(last.events, lost=last.events.lost + 1))
+        assert differing_figures(kind, texts, [msgspec.json.encode(changed).decode()]) == 1
     elif name == "handover":
         changed = msgspec.structs.replace(last, updates=last.updates + 1, handovers=last.handovers[1:])
         assert differing_figures(kind, texts, [msgspec.json.encode(changed).decode()]) > 2

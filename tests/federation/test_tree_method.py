@@ -31,7 +31,9 @@ from wanderbus.federation.routing_messages import (
     RoutingFailed,
     RoutingSettings,
     RoutingSuperseded,
+    SendToDomain,
 )
+from wanderbus.machine import SetTimer, TimerFired
 
 TYPE = "price"
 TYPES = frozenset({TYPE})
@@ -52,6 +54,22 @@ def linked(settings: dict[str, RoutingSettings], seed: int = 0) -> World:
     world.link_all()
     world.run(10.0)
     return world
+
+
+def test_types_are_joined_in_the_order_of_their_names() -> None:
+    """A history must not depend on how a process hashes names."""
+    types = frozenset(f"type{number}" for number in range(9))
+    routing = FilterRouting(RoutingSettings("a", {"b": Neighbour(types, types)}, "tree"), epoch=1)
+    joined: list[str] = []
+    now, waiting = 0.0, list(routing.step([DomainLinked("b")], 0.0))
+    while waiting and now < 1.0:
+        output = waiting.pop(0)
+        if isinstance(output, SendToDomain) and isinstance(state := decode(output.payload), LinkState):
+            joined.append(state.type)
+        elif isinstance(output, SetTimer):
+            now = output.at
+            waiting += routing.step([TimerFired(output.key)], now)
+    assert list(dict.fromkeys(joined)) == sorted(types)
 
 
 # The tree --------------------------------------------------------------------------------------------------------

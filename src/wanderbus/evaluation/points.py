@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from wanderbus.evaluation import simulated
+from wanderbus.evaluation.federation import running as federating
+from wanderbus.evaluation.federation.experiment import FederationJob
 from wanderbus.evaluation.handover import running
 from wanderbus.evaluation.handover.experiment import HandoverJob
 from wanderbus.evaluation.merging import measuring
@@ -187,6 +189,18 @@ def _handover_figures(outcome: running.HandoverOutcome) -> Columns:
     }
 
 
+def _federation_parameters(job: FederationJob) -> Columns:
+    return {"way": job.way.value, "topology": job.topology.value, "domains": job.domains, "users": job.users}
+
+
+def _federation_figures(outcome: federating.FederationOutcome) -> Columns:
+    figures = msgspec.structs.asdict(outcome)
+    for name in ("way", "topology", "domains", "seed"):
+        del figures[name]
+    of_events = msgspec.structs.asdict(figures.pop("events"))
+    return figures | {f"event_{name}": value for name, value in of_events.items()}
+
+
 def _run_mobility(job: simulated.Job) -> list[Outcome]:
     return [simulated.run_one(job)]
 
@@ -227,4 +241,16 @@ HANDOVER: Final = PointKind(
 )
 """Handover of sessions and moves of channel groups, by one routing, movement, number of servers and saturation."""
 
-KINDS: Final[Mapping[str, PointKind]] = {each.name: each for each in (MOBILITY, MERGING, HANDOVER)}
+FEDERATION: Final = PointKind(
+    name="federation",
+    run=federating.run_one,
+    job=FederationJob,
+    part=federating.FederationOutcome,
+    parameters=_federation_parameters,
+    seed=lambda job: int(job.seed),
+    figures=_federation_figures,
+    timed=lambda part: part,
+)
+"""Filters and events between domains, by one way, topology and number of domains."""
+
+KINDS: Final[Mapping[str, PointKind]] = {each.name: each for each in (MOBILITY, MERGING, HANDOVER, FEDERATION)}

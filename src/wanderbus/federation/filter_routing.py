@@ -92,7 +92,7 @@ class FilterRouting:
         }
         self._is_started = False
         self._received = settings.received()
-        self._method_of = {type: self._possible(type, settings.method_of(type)) for type in settings.shared()}
+        self._method_of = {type: self._possible(type, settings.method_of(type)) for type in sorted(settings.shared())}
         self._former: dict[str, dict[Method, Hashable]] = {}
         """Methods of a type whose routes stay for a while, with the mark of the present method."""
         for type, method in self._method_of.items():

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import csv
-import math
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from wanderbus.cli.eval.grid import exit_with
-from wanderbus.cli.eval.options import Json, Seed, Strict
+from wanderbus.cli.eval.distance_files import read_places, read_regions, read_round_trips
+from wanderbus.cli.eval.grid import exit_with, grid_place, run_grid
+from wanderbus.cli.eval.options import Cores, Json, OnSpark, Out, Seed, Strict
 from wanderbus.cli.eval.plot_files import write_plots
 from wanderbus.cli.output import check_writable, machine, print_line, write_json
+from wanderbus.cli.pipeline.spark_options import Environment, Master
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.federation.experiment import (
     DOMAINS,
     DOMAINS_MAX,
     SOURCE,
+    USERS,
+    USERS_MAX,
     FederationJob,
     Topology,
     Way,
 )
 from wanderbus.evaluation.federation.plots import federation_plot
-from wanderbus.evaluation.federation.running import run_job
 from wanderbus.evaluation.federation.summary import FederationSummary, goals, summarize
 from wanderbus.evaluation.handover.experiment import PLANE_M
 from wanderbus.evaluation.handover.movement import Place
+from wanderbus.evaluation.points import FEDERATION
 
 RUNS: Final = 3
 QUICK_DOMAINS: Final = (2, 10)
@@ -49,6 +51,14 @@ _Places = Annotated[
     Path | None,
     typer.Option(
         help=f"Places of the domains in this CSV file: a line X,Y for each, from 0 to {PLANE_M:g} m.",
+        show_default=False,
+    ),
+]
+_RoundTrips = Annotated[
+    Path | None,
+    typer.Option(
+        help="Round-trip times between the domains in this CSV file: a line REGION,A,B,... and then, for each of them, "
+        "its name and the milliseconds to each.",
         show_default=False,
     ),
 ]
@@ -69,10 +79,17 @@ def federation(
     method: _Method = None,
     topology: _Topology = None,
     places: _Places = None,
+    round_trips: _RoundTrips = None,
     domains: _Domains = None,
     runs: Annotated[int, typer.Option("--runs", "--seeds", min=1, help="Runs of each combination.")] = RUNS,
     seed: Seed = 1,
+    users: Annotated[int, typer.Option(min=1, max=USERS_MAX, help="Users of each domain.")] = USERS,
     quick: _Quick = False,
+    on_spark: OnSpark = False,
+    cores: Cores = None,
+    master: Master = None,
+    environment: Environment = None,
+    out: Out = None,
     json: Json = None,
     plots: _Plots = None,
     strict: Strict = False,
@@ -80,24 +97,34 @@ def federation(
     """Compare the ways of filters between domains: multicast, rendezvous, tree; and flooding, in virtual time.
 
     Each domain has four users with three filters each; every tenth domain sends each of four types. Users move to other
-    domains, and events are published. The command counts messages and bytes of the start, of a move and of an event,
-    the filters of others at each domain, and lost, repeated and useless events.
+    domains, the links between the halves of the domains are cut and come back, and events are published. The command
+    counts messages and bytes of the start, of a move, after the cut and of an event, the filters of others at each
+    domain, and lost, repeated and useless events, and says how long events take.
 
-    Example: wanderbus eval federation --domains 20 --topology ring --topology clusters
+    Topologies: random, clusters, ring and line are places in a square; regions are those of a public cloud, with the
+    round-trip times that were measured between them; given are those of --places or --round-trips.
+
+    Example: wanderbus eval federation --domains 20 --topology ring --topology regions
 
     Example: wanderbus eval federation --places cities.csv --plots plots
     """
+    place = grid_place(on_spark, cores, master, environment, out)
     if json is not None:
         check_writable(json)
     started = time.monotonic()
-    given = () if places is None else read_places(places)
+    given = _given(places, round_trips)
     topologies = list(dict.fromkeys(topology or ([Topology.GIVEN] if given else [Topology.RANDOM])))
-    if (Topology.GIVEN in topologies) != bool(given):
-        raise ConfigurationError("--topology given and --places FILE belong together; give both or neither")
+    if (Topology.GIVEN in topologies) != (given is not None):
+        raise ConfigurationError(
+            "--topology given belongs together with --places FILE or --round-trips FILE; give both or neither"
+        )
     seeds = range(seed, seed + (1 if quick else runs))
-    jobs = list(_jobs(method or list(Way), topologies, domains or (), given, seeds, quick=quick))
+    counts = sorted(set(domains or (QUICK_DOMAINS if quick else DEFAULT_DOMAINS)))
+    ways = list(dict.fromkeys(method or Way))
+    jobs = [job for each in topologies for job in _jobs(ways, each, counts, given, seeds, users)]
     print_line(f"seeds {seed} to {seeds[-1]} of each combination")
-    outcomes = [run_job(job) for job in jobs]
+    grid = run_grid(FEDERATION, jobs, place, "simulating")
+    outcomes = [outcome for _, outcome in grid.outcomes]
     summaries = summarize(outcomes)
     for each in topologies:
         Console().print(_table(each, summaries))
@@ -107,85 +134,58 @@ def federation(
     write_plots(plots, ((f"federation-{each}", federation_plot(each, summaries)) for each in topologies))
     if json is not None:
         head = {"command": "eval federation", "machine": machine(), "source": SOURCE, "first_seed": seed}
-        wall = {"wall_s": round(time.monotonic() - started, 1)}
-        write_json(json, {**head, **wall, "results": {"cells": summaries, "runs": outcomes}, "goals": met})
-    exit_with([], met, strict=strict)
+        end = {"wall_s": round(time.monotonic() - started, 1), "failures": grid.failures}
+        write_json(json, {**head, **end, "results": {"cells": summaries, "runs": outcomes}, "goals": met})
+    exit_with(grid.failures, met, strict=strict)
 
 
-def read_places(path: Path) -> tuple[Place, ...]:
-    """Return the places in a CSV file; :class:`ConfigurationError` if a line is wrong."""
-    found: list[Place] = []
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for number, row in enumerate(csv.reader(file), 1):
-                found.append(_place(row, f"{path}:{number}"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from None
-    if not 1 <= len(found) <= DOMAINS_MAX:
-        raise ConfigurationError(f"{path}: {len(found)} places (expected 1 to {DOMAINS_MAX})")
-    return tuple(found)
+class _Given(NamedTuple):
+    """Places of the domains, or the round-trip times between them."""
+
+    places: tuple[Place, ...] = ()
+    round_trips_ms: tuple[tuple[float, ...], ...] = ()
 
 
-def _place(row: Sequence[str], where: str) -> Place:
-    try:
-        x, y = map(float, row)
-    except ValueError:
-        raise ConfigurationError(f"{where}: expected X,Y") from None
-    if not all(math.isfinite(each) and 0 <= each <= PLANE_M for each in (x, y)):
-        raise ConfigurationError(f"{where}: {x:g},{y:g} is out of range (expected 0 to {PLANE_M:g})")
-    return x, y
+def _given(places: Path | None, round_trips: Path | None) -> _Given | None:
+    if places is not None and round_trips is not None:
+        raise ConfigurationError("--places and --round-trips exclude each other; give one of them")
+    if places is not None:
+        return _Given(places=read_places(places))
+    return None if round_trips is None else _Given(round_trips_ms=read_round_trips(round_trips))
 
 
 def _jobs(
-    ways: Sequence[Way],
-    topologies: Sequence[Topology],
-    domains: Sequence[int],
-    places: tuple[Place, ...],
-    seeds: range,
-    *,
-    quick: bool,
+    ways: Sequence[Way], topology: Topology, counts: Sequence[int], given: _Given | None, seeds: range, users: int
 ) -> Iterator[FederationJob]:
-    counts = sorted(set(domains or (QUICK_DOMAINS if quick else DEFAULT_DOMAINS)))
-    for topology, way in product(topologies, dict.fromkeys(ways)):
-        own = [len(places)] if topology is Topology.GIVEN else counts
-        for count, seed in product(own, seeds):
-            yield FederationJob(way, topology, count, seed, places=places if topology is Topology.GIVEN else ())
+    """Yield the runs with one topology; of given domains, with all of them, and of regions, with at most all."""
+    measured = _Given()
+    if topology is Topology.GIVEN and given is not None:
+        measured, counts = given, [len(given.places) or len(given.round_trips_ms)]
+    elif topology is Topology.REGIONS:
+        measured = _Given(round_trips_ms=read_regions())
+        counts = sorted({min(each, len(measured.round_trips_ms)) for each in counts})
+    for way, count, seed in product(ways, counts, seeds):
+        yield FederationJob(way, topology, count, seed, users=users, **measured._asdict())
 
 
 def _table(topology: Topology, summaries: Sequence[FederationSummary]) -> Table:
     table = Table(
         box=SIMPLE_HEAD,
         collapse_padding=True,
+        pad_edge=False,
         title=f"Federation, topology: {topology}",
-        caption="start: messages and kB of the start; updates, answers, kB: of a move of a user\n"
-        "table: filters of others at a domain, mean/max; event: messages of an event, those that nobody wants, and km\n"
-        "bad: events lost or repeated",
+        caption="start, healed: kB of the start and after a cut; move: messages that tell what is wanted, and kB\n"
+        "table: mean filters of others at a domain; event: messages, and extra ones that nobody wants\n"
+        "ms: mean time to a domain that wants an event; bad: events lost or repeated",
     )
-    headings = (
-        "domains",
-        "way",
-        "start",
-        "kB",
-        "updates",
-        "answers",
-        "kB",
-        "table",
-        "event",
-        "useless",
-        "km",
-        "hops",
-        "bad",
-    )
-    for heading in headings:
+    for heading in ("domains", "way", "start", "move", "kB", "healed", "table", "event", "extra", "ms", "bad"):
         table.add_column(heading, justify="left" if heading == "way" else "right", no_wrap=True)
     for each in summaries:
         if each.cell.topology is topology:
             table.add_row(
-                *(str(each.cell.domains), str(each.cell.way)),
-                *(f"{each.start_messages:.0f}", f"{each.start_kilobytes:.0f}"),
-                *(f"{each.updates:.1f}", f"{each.answers:.1f}", f"{each.kilobytes:.1f}"),
-                f"{each.table_mean:.0f}/{each.table_max}",
-                *(f"{each.event_messages:.2f}", f"{each.useless:.2f}", f"{each.event_km:.1f}"),
-                *(str(each.hops_max), str(each.lost + each.repeated)),
+                *(str(each.cell.domains), str(each.cell.way), f"{each.start_kilobytes:.0f}"),
+                *(f"{each.updates:.1f}", f"{each.kilobytes:.1f}", f"{each.heal_kilobytes:.0f}"),
+                *(f"{each.table_mean:.0f}", f"{each.event_messages:.2f}", f"{each.useless:.2f}"),
+                *(f"{each.delivery_ms:.1f}", str(each.lost + each.repeated)),
             )
     return table

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.evaluation.handover.experiment import PLANE_M
+from wanderbus.evaluation.handover.fabric import Delay, plane_delay_s
 from wanderbus.evaluation.handover.movement import Place
 
 SOURCE: Final = "Event Dissemination Service for Pervasive Computing, section 2.1"
@@ -17,6 +18,10 @@ SOURCE: Final = "Event Dissemination Service for Pervasive Computing, section 2.
 DOMAINS: Final = (2, 5, 10, 20, 50, 100, 200)
 DOMAINS_MAX: Final = 201
 """Domains of a federation: one, and 200 others."""
+
+USERS: Final = 4
+USERS_MAX: Final = 1_000
+"""Users of a domain."""
 
 TYPES: Final = ("Departure", "Price", "Traffic", "Weather")
 
@@ -38,7 +43,7 @@ class Way(StrEnum):
 
 
 class Topology(StrEnum):
-    """Places of the domains in a square; distances are those of the plane."""
+    """Places of the domains: in a square, where delays grow with the distance, or with measured delays."""
 
     RANDOM = "random"
     CLUSTERS = "clusters"
@@ -46,8 +51,10 @@ class Topology(StrEnum):
 
     RING = "ring"
     LINE = "line"
+    REGIONS = "regions"
+    """Regions of a public cloud, with the round-trip times that were measured between them."""
     GIVEN = "given"
-    """The places of a given file."""
+    """The places, or the round-trip times, of a given file."""
 
 
 class FederationJob(msgspec.Struct, frozen=True):
@@ -57,19 +64,30 @@ class FederationJob(msgspec.Struct, frozen=True):
     topology: Topology
     domains: int
     seed: int
-    users: int = 4
-    """Users of each domain."""
+    users: int = USERS
     moves: int = 20
     """Moves of users to another domain, one after the other."""
     events: int = 50
     """Events that are published at the end."""
     links: int = 6
     """Links of each domain to the nearest others, where the tree may go; the other ways use links to all."""
+    cut_moves: int = 10
+    """Moves within each half while the domains are cut in two; after that, the halves find each other again."""
     places: tuple[Place, ...] = ()
+    round_trips_ms: tuple[tuple[float, ...], ...] = ()
+    """Measured times from each domain to each other one and back; without them, places decide."""
+
+
+def delay_of(job: FederationJob, random: Random) -> Delay:
+    """Return the delays between the domains; of measured ones, those between random domains if not all take part."""
+    if not job.round_trips_ms:
+        return plane_delay_s(places_of(job, random))
+    chosen = random.sample(range(len(job.round_trips_ms)), job.domains)
+    return lambda one, other: job.round_trips_ms[chosen[one]][chosen[other]] / 2_000
 
 
 def places_of(job: FederationJob, random: Random) -> list[Place]:
-    """Return the places of the domains."""
+    """Return the places of the domains in the square."""
     middle = PLANE_M / 2
     match job.topology:
         case Topology.GIVEN:
@@ -82,7 +100,7 @@ def places_of(job: FederationJob, random: Random) -> list[Place]:
         case Topology.CLUSTERS:
             centres = [_anywhere(random) for _ in range(-(-job.domains // 10))]
             return [_near(centres[number // 10], random) for number in range(job.domains)]
-        case Topology.RANDOM:
+        case _:
             return [_anywhere(random) for _ in range(job.domains)]
 
 

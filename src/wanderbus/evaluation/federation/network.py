@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -12,13 +11,13 @@ from wanderbus.channels.interest.interest_set import InterestSet, Wanted
 from wanderbus.channels.interest.messages import FromReceiver
 from wanderbus.evaluation.federation.experiment import TYPES, FederationJob, Way
 from wanderbus.evaluation.handover.fabric import Fabric, Purpose
-from wanderbus.evaluation.handover.movement import Place
 from wanderbus.event import Event
 from wanderbus.federation.filter_routing import FilterRouting
 from wanderbus.federation.methods.wire import StreamCarried, decode
 from wanderbus.federation.routing_messages import (
     DomainLinked,
     DomainMessage,
+    DomainUnlinked,
     Method,
     Neighbour,
     OwnInterestChanged,
@@ -60,27 +59,42 @@ def senders_of(type: str, domains: int) -> list[int]:
 class FederatedDomains:
     """The routing of each domain, messages on a fabric, and the interest of users."""
 
-    def __init__(self, job: FederationJob, fabric: Fabric, places: Sequence[Place]) -> None:
-        self.own = [InterestSet() for _ in places]
+    def __init__(self, job: FederationJob, fabric: Fabric) -> None:
+        self.own = [InterestSet() for _ in range(job.domains)]
         self.routing: list[FilterRouting] = []
         self._job = job
         self._fabric = fabric
-        self._places = places
         self._matches: dict[tuple[Conjunction, int], bool] = {}
+        self._pairs: list[tuple[int, int]] = []
+        """Domains with a link between them, in both directions."""
+        self._cut: frozenset[tuple[int, int]] = frozenset()
         if job.way is Way.FLOODING:
             return
-        linked = self._linked()
-        for number in range(len(places)):
+        linked = self._neighbours()
+        self._pairs = [(number, other) for number, others in enumerate(linked) for other in others]
+        for number in range(job.domains):
             self.routing.append(FilterRouting(self._settings(number, linked[number]), epoch=1))
-        for number, others in enumerate(linked):
-            for other in others:
-                self._give(number, DomainLinked(name_of(other)))
+        for number, other in self._pairs:
+            self._give(number, DomainLinked(name_of(other)))
 
     def change(self, domain: int, added: Mapping[Hashable, Wanted], removed: Iterable[Hashable]) -> None:
         """Change what the users of a domain want."""
         change = self.own[domain].update(added, removed)
         if change and self.routing:
             self._give(domain, OwnInterestChanged(change))
+
+    def cut(self, half: Collection[int]) -> None:
+        """Cut the links between one half of the domains and the other one; what is on its way is lost."""
+        pairs = [(one, other) for one, other in self._pairs if (one in half) != (other in half)]
+        self._cut = frozenset(pairs)
+        for one, other in pairs:
+            self._give(one, DomainUnlinked(name_of(other)))
+
+    def heal(self) -> None:
+        """Make the links again that were cut."""
+        pairs, self._cut = self._cut, frozenset()
+        for one, other in sorted(pairs):
+            self._give(one, DomainLinked(name_of(other)))
 
     def is_wanted(self, interests: Iterable[Interest], event: Event, number: int) -> bool:
         """Return whether some of the interests match the event of this number."""
@@ -91,26 +105,26 @@ class FederatedDomains:
     def hops_of(self, domain: int, event: Event, number: int) -> list[tuple[int, int, int]]:
         """Return the ways of an event as sender, receiver and number of the hop; two to one domain are a repetition."""
         if not self.routing:
-            return [(domain, other, 1) for other in range(len(self._places)) if other != domain]
+            return [(domain, other, 1) for other in range(self._job.domains) if other != domain]
         found: list[tuple[int, int, int]] = []
         waiting: list[tuple[int, int | None, int]] = [(domain, None, 1)]
         for at, source, hop in waiting:
             for other in self._next(at, source, event, number):
                 found.append((at, other, hop))
-                if self._job.way is Way.TREE and hop < len(self._places):
+                if self._job.way is Way.TREE and hop < self._job.domains:
                     waiting.append((other, at, hop + 1))
         return found
 
     def table_sizes(self) -> list[int]:
         """Return the number of filters of other domains at each domain."""
-        return [each.filters_held() for each in self.routing] or [0] * len(self._places)
+        return [each.filters_held() for each in self.routing] or [0] * self._job.domains
 
     def _next(self, domain: int, source: int | None, event: Event, number: int) -> list[int]:
         routing = self.routing[domain]
         if self._job.way is Way.TREE:
             names: Iterable[str] = routing.forwards(event.subject, None if source is None else name_of(source))
         else:
-            names = [name_of(each) for each in range(len(self._places)) if each != domain]
+            names = [name_of(each) for each in range(self._job.domains) if each != domain]
         return [number_of(each) for each in names if self.is_wanted(routing.wanted_by(each), event, number)]
 
     def _matched(self, conjunction: Conjunction, event: Event, number: int) -> bool:
@@ -121,14 +135,15 @@ class FederatedDomains:
 
     # Links ------------------------------------------------------------------------------------------------------
 
-    def _linked(self) -> list[list[int]]:
+    def _neighbours(self) -> list[list[int]]:
         """Return the domains with links to each: those nearest to it for the tree, all otherwise."""
-        count = len(self._places)
+        count = self._job.domains
         if self._job.way is not Way.TREE:
             return [[other for other in range(count) if other != number] for number in range(count)]
         linked: list[set[int]] = [set() for _ in range(count)]
         for number in range(count):
-            others = sorted((each for each in range(count) if each != number), key=partial(self._distance, number))
+            delay_s = partial(self._fabric.delay_s, number)
+            others = sorted((each for each in range(count) if each != number), key=delay_s)
             # A link to the nearest domain of a smaller number makes the network whole.
             earlier = [each for each in others if each < number][:1]
             for other in (*others[: self._job.links], *earlier):
@@ -136,22 +151,22 @@ class FederatedDomains:
                 linked[other].add(number)
         return [sorted(each) for each in linked]
 
-    def _distance(self, one: int, other: int) -> float:
-        return math.dist(self._places[one], self._places[other])
-
     def _settings(self, number: int, others: Sequence[int]) -> RoutingSettings:
-        count = len(self._places)
         types = frozenset(TYPES)
-        sends = frozenset(each for each in TYPES if number in senders_of(each, count))
+        sends = frozenset(each for each in TYPES if number in senders_of(each, self._job.domains))
         if self._job.way is Way.TREE:
             sends = types  # a domain passes on what others send
-        return RoutingSettings(
-            name_of(number),
-            {name_of(each): Neighbour(types, sends, round(self._distance(number, each), 3)) for each in others},
-            _METHODS[self._job.way],
-        )
+        neighbours = {
+            name_of(each): Neighbour(types, sends, round(1_000 * self._fabric.delay_s(number, each), 3))
+            for each in others
+        }
+        return RoutingSettings(name_of(number), neighbours, _METHODS[self._job.way])
 
     # Messages ---------------------------------------------------------------------------------------------------
+
+    def _arrive(self, source: int, target: int, payload: bytes) -> None:
+        if (source, target) not in self._cut:
+            self._give(target, DomainMessage(name_of(source), payload))
 
     def _give(self, domain: int, given: RoutingInput) -> None:
         self._take(domain, self.routing[domain].step([given], self._fabric.world.now))
@@ -161,9 +176,8 @@ class FederatedDomains:
         for output in outputs:
             match output:
                 case SendToDomain(domain=name, payload=payload):
-                    arrived = DomainMessage(name_of(domain), payload)
                     other = number_of(name)
-                    arrive = partial(self._give, other, arrived)
+                    arrive = partial(self._arrive, domain, other, payload)
                     self._fabric.send(domain, other, _purpose(payload), len(payload), arrive)
                 case SetTimer(key=key, at=at):
                     world.at(at, partial(self._give, domain, TimerFired(key)))

@@ -21,7 +21,8 @@ _PANELS: Final[Sequence[tuple[str, Callable[[FederationSummary], float]]]] = (
     ("kB of a move", lambda each: each.kilobytes),
     ("filters in the tables of a domain, mean", lambda each: each.table_mean),
     ("messages of an event", lambda each: each.event_messages),
-    ("km of an event", lambda each: each.event_km),
+    ("ms to a domain that wants an event, mean", lambda each: each.delivery_ms),
+    ("kB after a cut", lambda each: each.heal_kilobytes),
     ("kB of a start of all domains", lambda each: each.start_kilobytes),
 )
 

@@ -1,10 +1,11 @@
-"""Run of one federation: it begins, users move between domains, and events are published (SPEC M-04, M-05, S-03)."""
+"""Run of one federation: users move, the domains are cut in two, events are published (SPEC M-04, M-05, S-03)."""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -12,7 +13,7 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.channels.interest.interest_set import Wanted
-from wanderbus.evaluation.federation.experiment import TYPES, FederationJob, Topology, Way, places_of
+from wanderbus.evaluation.federation.experiment import TYPES, FederationJob, Topology, Way, delay_of
 from wanderbus.evaluation.federation.network import FederatedDomains, senders_of
 from wanderbus.evaluation.handover.fabric import Fabric
 from wanderbus.event import Event
@@ -35,6 +36,26 @@ SETTLED_S: Final = 30.0
 """Time after which a federation is at rest, after its beginning and after each change."""
 
 
+class EventFigures(msgspec.Struct, frozen=True):
+    """Ways of the events of a run, all together."""
+
+    count: int
+    messages: int
+    bytes: int
+    ways_s: float
+    """Delays of the messages."""
+    deliveries: int
+    """Arrivals of events at domains that want them."""
+    deliveries_s: float
+    delivery_s_max: float
+    """Time from the domain of an event to these: of all together, and the longest."""
+    hops_max: int
+    useless: int
+    """Messages to domains whose users do not want the event."""
+    lost: int
+    repeated: int
+
+
 class FederationOutcome(msgspec.Struct, frozen=True):
     """One run; counts of messages have those of updates and answers apart."""
 
@@ -53,21 +74,15 @@ class FederationOutcome(msgspec.Struct, frozen=True):
     table_mean: float
     table_max: int
     """Filters of other domains at each domain."""
-    events: int
-    event_messages: int
-    event_bytes: int
-    event_length_km: float
-    """Length of the ways of all events together."""
-    hops_max: int
-    useless: int
-    """Messages of events to domains whose users do not want them."""
-    lost: int
-    repeated: int
+    heal_messages: int
+    heal_bytes: int
+    """Messages and bytes after the cut, until all domains know what the others want."""
+    events: EventFigures
 
 
-def run_job(job: FederationJob) -> FederationOutcome:
-    """Return the outcome of one run."""
-    return _Run(job).outcome()
+def run_one(job: FederationJob) -> list[FederationOutcome]:
+    """Return the outcome of one run, its only part; the same every time."""
+    return [_Run(job).outcome()]
 
 
 class _Run:
@@ -76,9 +91,8 @@ class _Run:
         self._world = World(job.seed)
         # Places, users and events are the same with every way.
         self._random = Random(f"federation/{job.topology}/{job.domains}/{job.seed}")
-        self._places = places_of(job, self._random)
-        self._fabric = Fabric(self._world, self._places)
-        self._domains = FederatedDomains(job, self._fabric, self._places)
+        self._fabric = Fabric(self._world, delay_of(job, self._random))
+        self._domains = FederatedDomains(job, self._fabric)
         self._users = [self._filters(user) for user in range(job.users * job.domains)]
         self._homes = [user % job.domains for user in range(len(self._users))]
 
@@ -90,22 +104,19 @@ class _Run:
         started = messages.total(), sizes.total()
         self._fabric.forget_counts()
         for _ in range(job.moves if job.domains > 1 else 0):
-            self._move()
+            self._move(range(job.domains))
         moved = messages["update"], messages["answer"], sizes.total()
         tables = self._domains.table_sizes()
-        counts = self._publish()
+        self._cut_and_heal()
+        healed = messages.total(), sizes.total()
+        events = _Events(self._domains, self._fabric)
+        for number in range(job.events):
+            self._publish(events, number)
         return FederationOutcome(
             *(job.way, job.topology, job.domains, job.seed, *started, job.moves, *moved),
-            table_mean=statistics.mean(tables),
-            table_max=max(tables),
-            events=job.events,
-            event_messages=counts["messages"],
-            event_bytes=counts["bytes"],
-            event_length_km=counts["metres"] / 1_000,
-            hops_max=counts["hops"],
-            useless=counts["useless"],
-            lost=counts["lost"],
-            repeated=counts["repeated"],
+            *(statistics.mean(tables), max(tables)),
+            *healed,
+            events.figures(),
         )
 
     def _settle(self) -> None:
@@ -123,47 +134,84 @@ class _Run:
             found[f"{user}/{place}"] = random.choice(TYPES), parse(expression)
         return found
 
-    def _move(self) -> None:
+    def _cut_and_heal(self) -> None:
+        """Cut off the half of the domains that is farthest from the first one; users move within the halves."""
+        by_delay = sorted(range(self._job.domains), key=partial(self._fabric.delay_s, 0))
+        halves = by_delay[: len(by_delay) // 2], by_delay[len(by_delay) // 2 :]
+        self._domains.cut(halves[1])
+        for number in range(self._job.cut_moves):
+            if len(half := halves[number % 2]) > 1:
+                self._move(half)
+        self._settle()
+        self._fabric.forget_counts()
+        self._domains.heal()
+        self._settle()
+
+    def _move(self, among: Sequence[int]) -> None:
         """Move a user: the next domain wants its events, and the former one no longer when that counts."""
-        user = self._random.randrange(len(self._users))
+        user = self._random.choice([each for each, home in enumerate(self._homes) if home in among])
         source = self._homes[user]
-        target = self._random.choice([each for each in range(self._job.domains) if each != source])
+        target = self._random.choice([each for each in among if each != source])
         self._homes[user] = target
         self._domains.change(target, self._users[user], ())
         self._settle()
         self._domains.change(source, {}, self._users[user])
         self._settle()
 
-    def _publish(self) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        for number in range(self._job.events):
-            type = self._random.choice(TYPES)
-            sender = self._random.choice(senders_of(type, self._job.domains))
-            event = Event(type, self._attributes())
-            wanting = {
-                each
-                for each, own in enumerate(self._domains.own)
-                if each != sender and self._domains.is_wanted(own.sent(), event, number)
-            }
-            self._count(counts, sender, event, number, wanting)
-        return counts
+    def _publish(self, events: _Events, number: int) -> None:
+        type = self._random.choice(TYPES)
+        sender = self._random.choice(senders_of(type, self._job.domains))
+        attributes = {"value": self._random.randrange(VALUES), "user": self._random.randrange(len(self._users))}
+        events.publish(sender, Event(type, attributes), number)
 
-    def _attributes(self) -> dict[str, int]:
-        return {"value": self._random.randrange(VALUES), "user": self._random.randrange(len(self._users))}
 
-    def _count(self, counts: Counter[str], sender: int, event: Event, number: int, wanting: set[int]) -> None:
+class _Events:
+    """Ways of events through the domains, and counts of them."""
+
+    def __init__(self, domains: FederatedDomains, fabric: Fabric) -> None:
+        self._domains = domains
+        self._fabric = fabric
+        self._count = self._messages = self._bytes = self._hops_max = 0
+        self._ways_s = 0.0
+        self._deliveries_s: list[float] = []
+        self._useless = self._lost = self._repeated = 0
+
+    def publish(self, sender: int, event: Event, number: int) -> None:
+        """Count the ways of an event of this number."""
+        self._count += 1
+        wanting = {
+            each
+            for each, own in enumerate(self._domains.own)
+            if each != sender and self._domains.is_wanted(own.sent(), event, number)
+        }
         size = len(protocol.encode(protocol.Publish(number, event)))
         reached: Counter[int] = Counter()
+        reached_s = {sender: 0.0}
         for source, target, hop in self._domains.hops_of(sender, event, number):
             reached[target] += 1
-            counts["messages"] += 1
-            counts["bytes"] += size
-            counts["metres"] += round(self._length_m(source, target))
-            counts["hops"] = max(counts["hops"], hop)
-        counts["useless"] += sum(count for target, count in reached.items() if target not in wanting)
-        counts["lost"] += len(wanting - reached.keys())
-        counts["repeated"] += sum(count - 1 for count in reached.values())
+            delay_s = self._fabric.delay_s(source, target)
+            reached_s.setdefault(target, reached_s[source] + delay_s)
+            self._messages += 1
+            self._bytes += size
+            self._ways_s += delay_s
+            self._hops_max = max(self._hops_max, hop)
+        self._deliveries_s += [reached_s[each] for each in wanting & reached.keys()]
+        self._useless += sum(count for target, count in reached.items() if target not in wanting)
+        self._lost += len(wanting - reached.keys())
+        self._repeated += sum(count - 1 for count in reached.values())
 
-    def _length_m(self, one: int, other: int) -> float:
-        (x, y), (to_x, to_y) = self._places[one], self._places[other]
-        return float(((x - to_x) ** 2 + (y - to_y) ** 2) ** 0.5)
+    def figures(self) -> EventFigures:
+        """Return the figures of all events."""
+        return EventFigures(
+            count=self._count,
+            messages=self._messages,
+            bytes=self._bytes,
+            ways_s=self._ways_s,
+            deliveries=len(self._deliveries_s),
+            deliveries_s=sum(self._deliveries_s),
+            delivery_s_max=max(self._deliveries_s, default=0.0),
+            hops_max=self._hops_max,
+            useless=self._useless,
+            lost=self._lost,
+            repeated=self._repeated,
+        )

@@ -27,7 +27,7 @@ class FederationCell(msgspec.Struct, frozen=True):
 
 
 class FederationSummary(msgspec.Struct, frozen=True):
-    """The runs of one cell, as means: of a start, of a move, of a domain and of an event."""
+    """The runs of one cell, as means: of a start, of a move, of a domain, of a cut that heals, and of an event."""
 
     cell: FederationCell
     runs: int
@@ -39,9 +39,14 @@ class FederationSummary(msgspec.Struct, frozen=True):
     kilobytes: float
     table_mean: float
     table_max: int
+    heal_messages: float
+    heal_kilobytes: float
     event_messages: float
     event_bytes: float
-    event_km: float
+    event_ways_ms: float
+    delivery_ms: float
+    """Mean time from the domain of an event to one that wants it."""
+    delivery_ms_max: float
     hops_max: int
     useless: float
     lost: int
@@ -62,7 +67,8 @@ def _place(cell: FederationCell) -> tuple[int, int, int]:
 
 
 def _summary(cell: FederationCell, runs: Sequence[FederationOutcome]) -> FederationSummary:
-    moves, events = max(1, sum(each.moves for each in runs)), max(1, sum(each.events for each in runs))
+    moves, events = max(1, sum(each.moves for each in runs)), max(1, sum(each.events.count for each in runs))
+    deliveries = max(1, sum(each.events.deliveries for each in runs))
 
     def mean(value: Callable[[FederationOutcome], float], count: int) -> float:
         return sum(value(each) for each in runs) / count
@@ -77,13 +83,17 @@ def _summary(cell: FederationCell, runs: Sequence[FederationOutcome]) -> Federat
         kilobytes=mean(lambda each: each.move_bytes / 1_000, moves),
         table_mean=mean(lambda each: each.table_mean, len(runs)),
         table_max=max(each.table_max for each in runs),
-        event_messages=mean(lambda each: each.event_messages, events),
-        event_bytes=mean(lambda each: each.event_bytes, events),
-        event_km=mean(lambda each: each.event_length_km, events),
-        hops_max=max(each.hops_max for each in runs),
-        useless=mean(lambda each: each.useless, events),
-        lost=sum(each.lost for each in runs),
-        repeated=sum(each.repeated for each in runs),
+        heal_messages=mean(lambda each: each.heal_messages, len(runs)),
+        heal_kilobytes=mean(lambda each: each.heal_bytes / 1_000, len(runs)),
+        event_messages=mean(lambda each: each.events.messages, events),
+        event_bytes=mean(lambda each: each.events.bytes, events),
+        event_ways_ms=1_000 * mean(lambda each: each.events.ways_s, events),
+        delivery_ms=1_000 * mean(lambda each: each.events.deliveries_s, deliveries),
+        delivery_ms_max=1_000 * max(each.events.delivery_s_max for each in runs),
+        hops_max=max(each.events.hops_max for each in runs),
+        useless=mean(lambda each: each.events.useless, events),
+        lost=sum(each.events.lost for each in runs),
+        repeated=sum(each.events.repeated for each in runs),
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from wanderbus.channels.directory import first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
-from wanderbus.evaluation.handover.fabric import Fabric
+from wanderbus.evaluation.handover.fabric import Fabric, plane_delay_s
 from wanderbus.evaluation.handover.rendezvous import COVERING, RendezvousNetwork
 from wanderbus.evaluation.handover.sessions import MobileSession
 from wanderbus.simulation.handover.three_servers import ALICE, WANTED, two_by_two
@@ -70,7 +70,7 @@ def _of_servers(target_has_it: bool, source_needs_it: bool) -> Messages:
 
 def _of_model(target_has_it: bool, source_needs_it: bool) -> Messages:
     world = World(1)
-    fabric = Fabric(world, [(0.0, 0.0)] * 3)
+    fabric = Fabric(world, plane_delay_s([(0.0, 0.0)] * 3))
     leaders = first_table(GROUPS, [f"s{_CHANNEL}"], _KEY)
     network = RendezvousNetwork(fabric, 3, ChannelGroups(_KEY), leaders, covers=True)
     if target_has_it:

@@ -28,14 +28,23 @@ changes interest because a channel group moves, or belongs to such a move; or it
 """
 
 
+Delay = Callable[[int, int], float]
+"""Function from two servers to the least delay in seconds of a message from the one to the other."""
+
+
+def plane_delay_s(places: Sequence[Place]) -> Delay:
+    """Return the delays between servers at these places of the plane."""
+    return lambda source, target: HOP_S + math.dist(places[source], places[target]) / PLANE_M * PLANE_S
+
+
 class Fabric:
     """Messages between servers, which are numbers."""
 
-    def __init__(self, world: World, places: Sequence[Place]) -> None:
+    def __init__(self, world: World, delay_s: Delay) -> None:
         self.messages: Counter[Purpose] = Counter()
         self.bytes: Counter[Purpose] = Counter()
         self.world = world
-        self._places = places
+        self.delay_s = delay_s
         self._free_at: dict[tuple[int, int], float] = {}
 
     def send(self, source: int, target: int, purpose: Purpose, size: int, arrive: Callable[[], None]) -> None:
@@ -46,10 +55,6 @@ class Fabric:
         pair = source, target
         at = self._free_at[pair] = max(at, self._free_at.get(pair, 0.0))
         self.world.at(at, arrive)
-
-    def delay_s(self, source: int, target: int) -> float:
-        """Return the least delay from one server to another."""
-        return HOP_S + math.dist(self._places[source], self._places[target]) / PLANE_M * PLANE_S
 
     def along(self, path: Sequence[int], purpose: Purpose, size: int, arrive: Callable[[], None]) -> None:
         """Send a message from the first server of ``path`` to the last one, hop by hop."""

@@ -19,7 +19,7 @@ import msgspec
 from wanderbus.channels.directory import first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
 from wanderbus.evaluation.handover.experiment import HandoverJob, Movement, Routing
-from wanderbus.evaluation.handover.fabric import Fabric
+from wanderbus.evaluation.handover.fabric import Fabric, plane_delay_s
 from wanderbus.evaluation.handover.group_moves import GroupMove, GroupMoves
 from wanderbus.evaluation.handover.movement import Place, server_places, walks
 from wanderbus.evaluation.handover.population import Population, PublishedEvent
@@ -77,7 +77,7 @@ class HandoverRun:
         self._population = Population(job)
         places = server_places(job.servers, self._random)
         first, self.walks = walks(job, places, self._random)
-        self._fabric = Fabric(self._world, places)
+        self._fabric = Fabric(self._world, plane_delay_s(places))
         self._network = _network(job, self._fabric, places)
         self._group_moves = GroupMoves(self._network) if isinstance(self._network, RendezvousNetwork) else None
         own = enumerate(zip(self._population.users, first, strict=True))

@@ -29,7 +29,7 @@ class TreeMethod(FilterMethod):
         """The trees by their ids, which the streams in them have."""
 
     def start(self, now: float) -> Outputs:
-        for type in self._shared:
+        for type in sorted(self._shared):
             if self._settings.method_of(type) == "tree":
                 self._join(type, now)
         return []
