@@ -16,7 +16,9 @@ from wanderbus.broker.sessions.handover_messages import (
     ImportSession,
     MoveSession,
     PastQuestion,
+    ResumePublishes,
     SessionMoveEnded,
+    SessionMoveRefused,
     SessionQuestion,
 )
 from wanderbus.broker.state.exported_session import (
@@ -438,3 +440,14 @@ def test_a_session_that_is_taken_needs_no_link_any_more() -> None:
     (leaving,) = server.handovers._leaving._moves.values()
     move = leaving.move
     assert DisconnectServer("beta/b1") in server.say(MoveTaken(move))
+
+
+def test_a_session_that_the_target_has_whole_needs_no_link_although_nobody_has_said_so() -> None:
+    """The broker has no export of it any more when it is asked for it again."""
+    server = Server("alpha", "beta")
+    started(server)
+    (leaving,) = server.handovers._leaving._moves.values()
+    leaving.stage = "fenced"
+    outputs = server.give(SessionMoveRefused(USER, "default", "it has left"))
+    assert DisconnectServer("beta/b1") in outputs
+    assert ResumePublishes(USER, "default") in outputs

@@ -286,7 +286,7 @@ class LeavingSessions:
         elif session_key(*leaving.move.key) in self._state.rests:  # the target has the export since it was requested
             self._send_piece(leaving.target, leaving.move, QueuePiece())
         elif session_key(*leaving.move.key) not in self._state.exports:
-            del self._moves[leaving.move.key]  # and now it has all of the session
+            self._forget(leaving)  # and now it has all of the session
 
     def timer_fired(self, key: object) -> None:
         """Let a session stay that could not be fenced in time."""
@@ -533,10 +533,13 @@ class LeavingSessions:
         self._send(leaving.target, MoveWithdrawn(leaving.move))
         self._end(leaving, reason, has_refused=has_refused)
 
-    def _end(self, leaving: _Leaving, reason: str = "", *, has_refused: bool = False) -> None:
+    def _forget(self, leaving: _Leaving) -> None:
         del self._moves[leaving.move.key]
         if leaving.is_far:
             self.far.end(leaving.move)
+
+    def _end(self, leaving: _Leaving, reason: str = "", *, has_refused: bool = False) -> None:
+        self._forget(leaving)
         self._ask_no_more(leaving)
         if reason:
             leaving.stage = "ended"
