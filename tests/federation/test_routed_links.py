@@ -13,6 +13,7 @@ from wanderbus.federation.methods.wire import AnnouncedLink, LinkState
 from wanderbus.federation.routed.link import WINDOW_BYTES, WINDOW_MESSAGES
 from wanderbus.federation.routed.links import SILENT_S
 from wanderbus.federation.routed.messages import (
+    ROUTED_PREFIX,
     LinkId,
     Passed,
     PassedTaken,
@@ -54,7 +55,7 @@ def chain(names: str = "abc") -> RoutedWorld:
 
 def carried(payload: bytes) -> bool:
     """Return whether a message of a direct link carries one of a routed link."""
-    message = decode_hop(payload)
+    message = decode_hop(payload[len(ROUTED_PREFIX) :])
     return isinstance(message, Passed) and isinstance(decode_end(message.payload), RoutedCarried)
 
 
@@ -335,7 +336,7 @@ def test_messages_that_the_next_domain_has_are_not_counted_any_more() -> None:
     counted = world.routed["b"]._passed
     assert len(world.received("c")) == 300
     assert counted._of["a"] < 40 * MESSAGE_BYTES
-    assert any(isinstance(decode_hop(payload), PassedTaken) for _, _, payload in world.sent)
+    assert any(isinstance(decode_hop(payload[len(ROUTED_PREFIX) :]), PassedTaken) for _, _, payload in world.sent)
 
 
 def test_a_domain_passes_on_no_more_than_may_wait() -> None:

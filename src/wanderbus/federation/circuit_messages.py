@@ -13,7 +13,7 @@ import msgspec
 
 from wanderbus.event import Number
 from wanderbus.federation.wire import NAME_CHARACTERS_MAX, Name, ServerNames, User
-from wanderbus.protocol.bases import decoded
+from wanderbus.protocol.bases import Codec
 
 FEDERATION_PREFIX: Final = b"\x06"
 """First byte of a message about other domains; messages of agents are arrays, and begin with another."""
@@ -172,15 +172,6 @@ Message = (
     | ForeignLinkAsked
 )
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
-
-
-def encode(message: Message) -> bytes:
-    """Return the bytes of ``message``, with the prefix."""
-    return FEDERATION_PREFIX + _encoder.encode(message)
-
-
-def decode(payload: bytes) -> Message:
-    """Return the message in ``payload``, which is without the prefix; :class:`RemoteProtocolError` if invalid."""
-    return decoded(_decoder, payload, "a message about other domains")
+_codec: Final[Codec[Message]] = Codec(Message, "a message about other domains", FEDERATION_PREFIX)
+encode: Final = _codec.encode
+decode: Final = _codec.decode

@@ -18,7 +18,7 @@ from wanderbus.peers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
-from wanderbus.protocol.bases import decoded
+from wanderbus.protocol.bases import Codec
 
 OWNER_PREFIX: Final = b"\x04"
 """First byte of a message about the owner of a session; messages of agents are arrays, and begin with another."""
@@ -105,15 +105,6 @@ class OwnerAnswered(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 Message = OwnerAsked | OwnerAnswered
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
-
-
-def encode(message: Message) -> bytes:
-    """Return the bytes of ``message``, with the prefix."""
-    return OWNER_PREFIX + _encoder.encode(message)
-
-
-def decode(payload: bytes) -> Message:
-    """Return the message in ``payload``, without the prefix; :class:`RemoteProtocolError` if it is invalid."""
-    return decoded(_decoder, payload, "a message about the owner of a session")
+_codec: Final[Codec[Message]] = Codec(Message, "a message about the owner of a session", OWNER_PREFIX)
+encode: Final = _codec.encode
+decode: Final = _codec.decode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -25,3 +25,25 @@ def decoded(decoder: msgspec.msgpack.Decoder[Decoded], data: bytes, what: str) -
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"not {what}: {error}", None) from None
+
+
+class Codec(Generic[Decoded]):
+    """Messages of servers as bytes: msgpack, behind a prefix that tells some of them from others on a link.
+
+    :param kind: type of the messages, such as a union
+    :param what: what they are, for people
+    """
+
+    def __init__(self, kind: Any, what: str, prefix: bytes = b"") -> None:
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder: msgspec.msgpack.Decoder[Decoded] = msgspec.msgpack.Decoder(kind)
+        self._what = what
+        self._prefix = prefix
+
+    def encode(self, message: Decoded) -> bytes:
+        """Return the bytes of a message, with the prefix."""
+        return self._prefix + self._encoder.encode(message)
+
+    def decode(self, payload: bytes) -> Decoded:
+        """Return the message in ``payload``, without the prefix; :class:`RemoteProtocolError` if it is invalid."""
+        return decoded(self._decoder, payload, self._what)

@@ -17,7 +17,7 @@ from wanderbus.errors import FilterError, RemoteProtocolError
 from wanderbus.filters import parse
 from wanderbus.filters.merging import filter_of
 from wanderbus.filters.normal import NormalForm
-from wanderbus.protocol.bases import decoded
+from wanderbus.protocol.bases import Codec
 
 Kind = Literal["interest", "advertisements"]
 
@@ -123,29 +123,12 @@ FromSender = InterestPosition | InterestChanged | InterestWhole
 FromReceiver = InterestConfirmed | InterestRequested | InterestRefused
 Message = FromSender | FromReceiver
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
-_decoder_for_many: Final = msgspec.msgpack.Decoder(ChangeForMany)
-
-
-def encode(message: Message) -> bytes:
-    """Return the bytes of ``message``."""
-    return _encoder.encode(message)
-
-
-def decode(payload: bytes) -> Message:
-    """Return the message in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
-    return decoded(_decoder, payload, "a message of interest")
-
-
-def encode_for_many(change: ChangeForMany) -> bytes:
-    """Return the bytes of ``change``."""
-    return _encoder.encode(change)
-
-
-def decode_for_many(payload: bytes) -> ChangeForMany:
-    """Return the change in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
-    return decoded(_decoder_for_many, payload, "a change of interest")
+_codec: Final[Codec[Message]] = Codec(Message, "a message of interest")
+encode: Final = _codec.encode
+decode: Final = _codec.decode
+_changes_for_many: Final[Codec[ChangeForMany]] = Codec(ChangeForMany, "a change of interest")
+encode_for_many: Final = _changes_for_many.encode
+decode_for_many: Final = _changes_for_many.decode
 
 
 def _bytes_of(number: int) -> bytes:

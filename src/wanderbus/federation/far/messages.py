@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from wanderbus.event import Number
-from wanderbus.protocol.bases import decoded
+from wanderbus.protocol.bases import Codec
 
 CONTACTS_MAX: Final = 4
 TEXT_CHARACTERS_MAX: Final = 1_024
@@ -69,15 +69,6 @@ class Ended(FarMessage, frozen=True, tag=5):
 
 Message = Called | Answered | Carried | Probed | Ended
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
-
-
-def encode(message: Message) -> bytes:
-    """Return the bytes of ``message``."""
-    return _encoder.encode(message)
-
-
-def decode(payload: bytes) -> Message:
-    """Return the message in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
-    return decoded(_decoder, payload, "a message of a server of another domain")
+_codec: Final[Codec[Message]] = Codec(Message, "a message of a server of another domain")
+encode: Final = _codec.encode
+decode: Final = _codec.decode

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from wanderbus.channels.interest.messages import Message
-from wanderbus.protocol.bases import decoded
+from wanderbus.protocol.bases import Codec
 
 Role = Literal["multicast", "asked", "spread", "tree"]
 """Way of a stream: directly, to a rendezvous, from a rendezvous, or along a tree."""
@@ -99,18 +99,9 @@ class MethodsAnnounced(msgspec.Struct, frozen=True, array_like=True, tag_field="
 
 DomainPayload = StreamCarried | TrustAnnounced | LinkState | TreeAdopted | MethodsAnnounced
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final[msgspec.msgpack.Decoder[DomainPayload]] = msgspec.msgpack.Decoder(DomainPayload)
-
-
-def encode(message: DomainPayload) -> bytes:
-    """Return the bytes of ``message``."""
-    return _encoder.encode(message)
-
-
-def decode(payload: bytes) -> DomainPayload:
-    """Return the message in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
-    return decoded(_decoder, payload, "a message between domains")
+_codec: Final[Codec[DomainPayload]] = Codec(DomainPayload, "a message between domains")
+encode: Final = _codec.encode
+decode: Final = _codec.decode
 
 
 def _bits(domains: Sequence[str], chosen: Collection[str]) -> bytes:

@@ -173,7 +173,7 @@ class RoutedLinks:
 
     def _on_hop(self, domain: str, link: int, payload: bytes, now: float) -> None:
         try:
-            message = decode_hop(payload)
+            message = decode_hop(payload[len(ROUTED_PREFIX) :])
             match message:
                 case StateAnnounced(payload=state):
                     self._announce(self._paths.announced(domain, state, now))

@@ -14,7 +14,7 @@ from wanderbus.event import Number
 from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX
 from wanderbus.federation.wire import Name
 from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX
-from wanderbus.protocol.bases import decoded
+from wanderbus.protocol.bases import Codec
 
 ROUTED_PREFIX: Final = b"\x07"
 """First byte of these messages; other messages of gateways are arrays, and begin with another."""
@@ -92,26 +92,10 @@ class RoutedEnded(EndBase, frozen=True, tag=5):
 HopMessage = StateAnnounced | Passed | PassedTaken
 EndMessage = RoutedCalled | RoutedAnswered | RoutedCarried | RoutedProbed | RoutedEnded
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_hop_decoder: Final[msgspec.msgpack.Decoder[HopMessage]] = msgspec.msgpack.Decoder(HopMessage)
-_end_decoder: Final[msgspec.msgpack.Decoder[EndMessage]] = msgspec.msgpack.Decoder(EndMessage)
+_hops: Final[Codec[HopMessage]] = Codec(HopMessage, "a message on its way between domains", ROUTED_PREFIX)
+encode_hop: Final = _hops.encode
+decode_hop: Final = _hops.decode
 
-
-def encode_hop(message: HopMessage) -> bytes:
-    """Return the bytes of a message between two gateways, with the prefix."""
-    return ROUTED_PREFIX + _encoder.encode(message)
-
-
-def decode_hop(payload: bytes) -> HopMessage:
-    """Return the message in ``payload``, which has the prefix; :class:`RemoteProtocolError` if it is invalid."""
-    return decoded(_hop_decoder, payload[len(ROUTED_PREFIX) :], "a message on its way between domains")
-
-
-def encode_end(message: EndMessage) -> bytes:
-    """Return the bytes of a message between the ends of a routed link."""
-    return _encoder.encode(message)
-
-
-def decode_end(payload: bytes) -> EndMessage:
-    """Return the message in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
-    return decoded(_end_decoder, payload, "a message of a routed link")
+_ends: Final[Codec[EndMessage]] = Codec(EndMessage, "a message of a routed link")
+encode_end: Final = _ends.encode
+decode_end: Final = _ends.decode

@@ -45,7 +45,7 @@ from wanderbus.broker.sessions.handover_messages import (
 )
 from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.event import Number
-from wanderbus.protocol.bases import decoded
+from wanderbus.protocol.bases import Codec
 from wanderbus.subscription import Subscription
 
 HANDOVER_PREFIX: Final = b"\x05"
@@ -197,29 +197,12 @@ OfMoves = (
 
 Message = OfMoves | PastAsked | PastAnswered | SessionAnswered
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
-_offer: Final[msgspec.msgpack.Decoder[tuple[Subscription, ...]]] = msgspec.msgpack.Decoder(tuple[Subscription, ...])
-
-
-def encode(message: Message) -> bytes:
-    """Return the bytes of ``message``, with the prefix."""
-    return HANDOVER_PREFIX + _encoder.encode(message)
-
-
-def decode(payload: bytes) -> Message:
-    """Return the message in ``payload``, without the prefix; :class:`RemoteProtocolError` if it is invalid."""
-    return decoded(_decoder, payload, "a message about a session that moves")
-
-
-def encode_offer(subscriptions: tuple[Subscription, ...]) -> bytes:
-    """Return the bytes of an offer."""
-    return _encoder.encode(subscriptions)
-
-
-def decode_offer(data: bytes) -> tuple[Subscription, ...]:
-    """Return the subscriptions of an offer; :class:`RemoteProtocolError` for invalid data."""
-    return decoded(_offer, data, "an offer of a session")
+_codec: Final[Codec[Message]] = Codec(Message, "a message about a session that moves", HANDOVER_PREFIX)
+encode: Final = _codec.encode
+decode: Final = _codec.decode
+_offers: Final[Codec[tuple[Subscription, ...]]] = Codec(tuple[Subscription, ...], "an offer of a session")
+encode_offer: Final = _offers.encode
+decode_offer: Final = _offers.decode
 
 
 def parts_of(move: Move, what: Content, data: bytes) -> list[Part]:
