@@ -18,6 +18,7 @@ from faults.victim import Victim
 from harness.domain_file import LINK_PORT, Place, place_servers
 from harness.domain_network import DomainNetwork
 from harness.ports import free_port
+from wanderbus.federation.routing_messages import Method
 from wanderbus.runtime.files.domain_file import create_domain
 from wanderbus.runtime.files.federation_file import card_of, create_federation, put_domain, put_method, read_federation
 from wanderbus.settings.federation import ForeignDomainSettings
@@ -47,8 +48,8 @@ class Cut(NamedTuple):
 class FederatedServers:
     """All servers of all domains, each with a data directory.
 
-    ``burst`` is called just before a fault, so that many events are on their way. With ``has_rendezvous``, every second
-    type has a rendezvous.
+    ``burst`` is called just before a fault, so that many events are on their way. Every second type has
+    ``method``, the others multicast.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class FederatedServers:
         users: Mapping[str, Sequence[str]],
         *,
         burst: Callable[[], None] = lambda: None,
-        has_rendezvous: bool = False,
+        method: Method = "multicast",
     ) -> None:
         self.cuts: list[Cut] = []
         self._directory = directory
@@ -74,9 +75,9 @@ class FederatedServers:
                 public_key=card.public_key, gateways=card.gateways, receive=shared, send=shared
             )
             put_domain(files[domain], other, foreign)
-        for file in files.values() if has_rendezvous else ():
+        for file in files.values() if method != "multicast" else ():
             for subject in subjects[1::2]:
-                put_method(file, subject, "rendezvous")
+                put_method(file, subject, method)
         self._victims = {
             (domain, server): victim
             for number, domain in enumerate(DOMAINS)

@@ -2,10 +2,10 @@
 
 The domains share all types with each other. Each has two servers, which both are gateways; the first one has the links.
 Servers are killed with ``kill -9`` and started again: the gateway with the links, the other one, or both. Two domains
-are cut apart for a while, in both directions or in one, and once more while a gateway is killed. One fault follows the
-other. Then the journals of the agents are compared, and for loops the logs of the servers: nothing acknowledged is lost
-or repeated in any domain, what a server has accepted comes in that order everywhere, and no event comes by way of a
-third domain or back to its own.
+are cut apart for a while, in both directions or in one, and once more while a gateway is killed: events wait, or, with
+the method tree, pass through the third domain. One fault follows the other. Then the journals of the agents are
+compared, and for loops the logs of the servers: nothing acknowledged is lost or repeated in any domain, what a server
+has accepted comes in that order everywhere, and no event is published in another domain but by its own.
 
 ``healed_s`` is the longest time from the end of a cut until the first event comes again, of both directions: what is
 behind it follows as fast as the servers are. ``caught_up_s`` is the longest time until all has come that was published
@@ -38,6 +38,7 @@ from faults.verdict import FEDERATION_KINDS, Verdict
 from faults.victim import Died, Victim
 from harness.domain_network import DomainNetwork, open_domains
 from harness.reporting import Goal, goal
+from wanderbus.federation.routing_messages import METHODS, Method
 
 KILLS: Final = ("kill gateway", "kill other", "kill both")
 CUTS: Final = ("cut", "cut one way", "cut and kill")
@@ -82,7 +83,7 @@ class Run(AgentsRun):
         seed: int,
         *,
         events_max: int = 0,
-        has_rendezvous: bool = False,
+        method: Method = "multicast",
     ) -> None:
         super().__init__(KILLS if network.mode == "loopback" else (*KILLS, *CUTS), COUNTS, rate_per_s, seed)
         self._network = network
@@ -90,9 +91,7 @@ class Run(AgentsRun):
         self._subjects = tuple(f"Type{number}" for number in range(SUBJECTS))
         users = {domain: [f"{kind}{each}" for kind in "pr" for each in _numbers(place)] for place, domain in _placed()}
         burst = functools.partial(self._tell, "burst")
-        self.servers = FederatedServers(
-            directory, network, self._subjects, users, burst=burst, has_rendezvous=has_rendezvous
-        )
+        self.servers = FederatedServers(directory, network, self._subjects, users, burst=burst, method=method)
         self.roles = [self._role(directory, place, domain) for place, domain in _placed()]
         self._use(self.servers, {role.name: self._process(role) for role in self.roles})
 
@@ -253,7 +252,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=120.0, help="duration of publishing (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=300.0, help="events per second (default: %(default)s)")
     parser.add_argument("--events", type=int, default=0, metavar="N", help="publish no longer than until N events")
-    parser.add_argument("--rendezvous", action="store_true", help="every second type has the method rendezvous")
+    parser.add_argument(
+        "--method", choices=METHODS, default="multicast", help="method of every second type (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, help="seed of agents and faults (default: a new one)")
     parser.add_argument(
         "--limit-s", type=float, default=900.0, help="publish no longer than this (default: %(default)s)"
@@ -276,7 +277,7 @@ def main(arguments: list[str] | None = None) -> int:
     network, why = open_domains(options.network, len(DOMAINS), len(SERVERS))
     print(why, flush=True)
     try:
-        more_options = {"events_max": options.events, "has_rendezvous": options.rendezvous}
+        more_options = {"events_max": options.events, "method": options.method}
         run = Run(directory, network, options.rate, seed, **more_options)
         asyncio.run(play(run, "federationkill", min(options.seconds, options.limit_s)))
         results = run.results() | {"wall_s": round(time.monotonic() - began, 1)}
