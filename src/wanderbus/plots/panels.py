@@ -28,13 +28,17 @@ def panels(
     return document(_LEFT + _COLUMNS * _WIDTH, _TOP + -(-len(several) // _COLUMNS) * _HEIGHT, parts)
 
 
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"
+
+
 def _panel(corner: Point, title: str, lines: Mapping[Kind, Sequence[Point]], colours: Mapping[Kind, str]) -> list[str]:
     """Return one pair of axes, both from 0 up, with the line of each kind."""
     left, top = corner[0], corner[1] + 20
     points = [point for several in lines.values() for point in several]
     widest = max([x for x, _ in points], default=1.0) or 1.0
     area = Area(left, left + _INNER_WIDTH, top, top + _INNER_HEIGHT, max([y for _, y in points], default=1.0) or 1.0)
-    parts = [text(left, top - 8, title), *axis(area, 2, lambda value: f"{value:.3g}", label_x=left - 44)]
+    parts = [text(left, top - 8, title), *axis(area, 2, _number, label_x=left - 44)]
     parts.append(text(left + _INNER_WIDTH - 24, area.floor + 14, f"{widest:g}"))
     for kind, several in lines.items():
         if several:
