@@ -23,13 +23,35 @@ from wanderbus.channels.interest.messages import (
 )
 from wanderbus.event import Event, EventId
 from wanderbus.federation.methods.filter_bounds import FILTERS_MAX
-from wanderbus.federation.methods.wire import EPOCH_MAX, LINK_STATES_MAX, LinkState, StreamCarried, TreeAdopted
+from wanderbus.federation.methods.wire import (
+    EPOCH_MAX,
+    LINK_STATES_MAX,
+    AnnouncedLink,
+    LinkState,
+    StreamCarried,
+    TreeAdopted,
+)
 from wanderbus.federation.methods.wire import encode as encode_filters
+from wanderbus.federation.routed.messages import (
+    ROUTED_PREFIX,
+    LinkId,
+    Passed,
+    PassedTaken,
+    RoutedAnswered,
+    RoutedCalled,
+    RoutedCarried,
+    StateAnnounced,
+    encode_end,
+    encode_hop,
+)
 from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken, FiltersSent, encode
 from wanderbus.limits import NUMBER_MAX
 
 FLOOD_EVENTS: Final = 50
 """Events of one lie of a flood."""
+
+LIFE: Final = 256
+"""Life of a gateway that may be, as link states number it."""
 
 REMEMBERED: Final = 200
 SERVERS: Final = 40
@@ -47,10 +69,10 @@ class DomainLies:
         self._versions = itertools.count(100)
         self._said: deque[bytes] = deque(maxlen=REMEMBERED)
         events = (self._rumours, self._others_events, self._flood, self._replays)
-        rest = (self._acknowledgements, self._losses, self._claims, self._lives, self._paths)
+        rest = (self._acknowledgements, self._losses, self._claims, self._lives, self._paths, self._neighbours)
         self._quiet: Iterator[Kind] = itertools.cycle((*events, *rest))
         self._loud: Iterator[Kind] = itertools.cycle(
-            (self._noise, self._strangers, self._servers, self._names, self._filters)
+            (self._noise, self._strangers, self._servers, self._names, self._filters, self._detours)
         )
 
     def quiet(self) -> list[bytes]:
@@ -107,11 +129,25 @@ class DomainLies:
     def _paths(self) -> list[bytes]:
         """Lie about the trees of types: who is how near to whom."""
         states: list[LinkState | TreeAdopted] = [
-            LinkState(RECEIVED, DOMAIN, 256, LINK_STATES_MAX, ()),
+            LinkState(RECEIVED, DOMAIN, LIFE, LINK_STATES_MAX, ()),
             TreeAdopted(RECEIVED, 2**63),
             TreeAdopted(SENT, self._random.getrandbits(60)),
         ]
         return [encode(FiltersSent(encode_filters(each))) for each in states]
+
+    def _neighbours(self) -> list[bytes]:
+        """Claim to be beside a third domain, and speak for it from the other end of a link that would pass here."""
+        number = next(self._versions)
+        beside = {LIAR: (DOMAIN, ABSENT), ABSENT: (LIAR,)}
+        states = [
+            LinkState(RECEIVED, origin, LIFE, number, tuple([AnnouncedLink(each, 0.0, True, True) for each in others]))
+            for origin, others in beside.items()
+        ]
+        identity = LinkId(9, next(self._numbers))
+        said = (RoutedCalled(identity), RoutedAnswered(identity), RoutedCarried(identity, 1, self._event(RECEIVED)))
+        passed = [encode_hop(Passed(RECEIVED, (ABSENT, LIAR, DOMAIN), 2, encode_end(each))) for each in said]
+        announced = [encode_hop(StateAnnounced(encode_filters(each))) for each in states]
+        return [*announced, *passed, encode_hop(PassedTaken(NUMBER_MAX))]
 
     # Loud lies ---------------------------------------------------------------------------------------------------
 
@@ -124,6 +160,13 @@ class DomainLies:
         last = InterestRefused(Stream(0, DOMAIN), EPOCH_MAX, 1)
         path = encode(FiltersSent(encode_filters(LinkState(RECEIVED, ABSENT, EPOCH_MAX, 1, ()))))
         return [self._random.choice((_carried(whole), _carried(last), path))]
+
+    def _detours(self) -> list[bytes]:
+        """Pass on what cannot have come here, and what is no message."""
+        end = encode_end(RoutedCalled(LinkId(9, 1)))
+        paths = (ABSENT, DOMAIN, LIAR), (LIAR, ABSENT, DOMAIN), (LIAR, DOMAIN, LIAR)
+        passed = [encode_hop(Passed(RECEIVED, path, 2, end)) for path in paths]
+        return [self._random.choice((*passed, ROUTED_PREFIX + b"\xc1"))]
 
     def _servers(self) -> list[bytes]:
         """Name more servers than a domain can have."""

@@ -12,7 +12,7 @@ from hostile.attack import DOMAIN
 from hostile.network import ATTACKER, SERVER, Network, as_ipv6
 from hostile.server import Liar, Server
 from hostile.servers import Servers
-from wanderbus.runtime.files.federation_file import create_federation, put_domain
+from wanderbus.runtime.files.federation_file import create_federation, put_domain, put_method
 from wanderbus.settings.federation import ForeignDomainSettings
 
 LIAR: Final = "liar.test"
@@ -24,7 +24,7 @@ SENT: Final = "Fact"
 """Type that the honest domain sends to the liar; good agents publish it."""
 
 RECEIVED: Final = "Rumour"
-"""Type that the honest domain receives from the liar."""
+"""Type that the honest domain receives from the liar, along a tree."""
 
 SECRET: Final = "Secret"
 """Type that it shares with nobody."""
@@ -43,6 +43,7 @@ def neighbours(network: Network, directory: Path, users: Sequence[str], orders: 
     everything = (SENT, RECEIVED, SECRET)
     _add(honest, LIAR, files[LIAR].settings.public_key, files[LIAR].settings.gateways, send=[SENT], receive=[RECEIVED])
     _add(liar, DOMAIN, files[DOMAIN].settings.public_key, files[DOMAIN].settings.gateways, everything, everything)
+    put_method(honest / "federation.toml", RECEIVED, "tree")
     for own in (honest, liar):
         add_absent(own / "federation.toml", [SENT, RECEIVED], (NOWHERE, PORT))
     made = [

@@ -15,7 +15,7 @@ import wanderbus
 from harness.loads import LoadEndedError
 from hostile.attack import Attack, Report, Target
 from hostile.lying_domain import COUNTS, ORDERS
-from hostile.neighbours import RECEIVED, SECRET, SENT
+from hostile.neighbours import LIAR, RECEIVED, SECRET, SENT
 from hostile.users import connected
 from wanderbus.errors import WanderbusError
 
@@ -56,10 +56,11 @@ async def _lying_domain(target: Target) -> Report:
 
 
 async def _count(items: AsyncIterator[wanderbus.Notification | wanderbus.Gap], forged: Counter[str]) -> None:
-    """Count the events that nobody of the honest domain has published, by subject."""
+    """Count the events that nobody of the honest domain has published, by subject; those of a third domain apart."""
     async for item in items:
         if isinstance(item, wanderbus.Notification) and "Forged" in item.event.attributes:
-            forged[item.event.subject] += 1
+            origin = item.event.origin.origin if item.event.origin else ""
+            forged[item.event.subject if origin.startswith(LIAR) else origin] += 1
 
 
 ATTACKS = (
