@@ -79,12 +79,7 @@ SOAK = (
         "20",
         "1200",
     ),
-    (
-        "kills and cuts between domains",
-        ["faults", "federationkill", "--method", "tree", "--rate", "60", "--seconds"],
-        "20",
-        "1200",
-    ),
+    ("kills between domains", ["faults", "federationkill", "--method=tree", "--rate=60", "--seconds"], "20", "1200"),
     ("answers of all paths", ["fuzz", "paths", "--seeds"], "2", "60"),
     ("sabotages", ["faults", "sabotage", "--limit-s"], "40", "1200"),
 )
