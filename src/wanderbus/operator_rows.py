@@ -249,7 +249,7 @@ class DomainInfo(msgspec.Struct, frozen=True):
     ``repeated``, ``refused`` for good, of a type that is ``not_received``, or ``lost`` there before they were sent.
     ``awaited`` are servers of the own domain whose interest is not known yet: until then the other domain is told
     nothing. ``through`` are the domains that the link goes through. ``trouble`` is the last reason why there was no
-    link, "" while all is well.
+    link, "" while all is well. ``visitors`` is the service for its users who call here: ``own``, ``home`` or ``move``.
     """
 
     domain: str
@@ -268,6 +268,7 @@ class DomainInfo(msgspec.Struct, frozen=True):
     lost: int = 0
     awaited: tuple[str, ...] = ()
     trouble: str = ""
+    visitors: str = "own"
 
 
 class RouteInfo(msgspec.Struct, frozen=True):

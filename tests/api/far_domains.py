@@ -16,6 +16,7 @@ from tests.api.world import SUBJECT, service
 from tests.certificates import certify, make_certificates
 from wanderbus.config import DomainsSettings
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.peers.far_servers import VisitorsChoice
 from wanderbus.runtime.files.domain_file import create_domain
 from wanderbus.runtime.files.federation_file import card_of, create_federation, put_domain, read_federation
 from wanderbus.settings.federation import ForeignDomainSettings
@@ -31,6 +32,7 @@ class TwoDomains:
 
     :param gives: whether a domain gives sessions to the other
     :param takes: whether it takes them
+    :param visitors: service for users of the other domain
     :param b_servers: number of the servers of b.example, of which the first one is the gateway
     :param one_proxy: whether all of them are behind the proxy of the first one, in place of one of their own
     """
@@ -41,6 +43,7 @@ class TwoDomains:
         *,
         gives: bool = True,
         takes: bool = True,
+        visitors: VisitorsChoice = "own",
         b_servers: int = 1,
         one_proxy: bool = False,
     ) -> None:
@@ -67,7 +70,7 @@ class TwoDomains:
             foreign = ForeignDomainSettings(
                 public_key=card.public_key, gateways=card.gateways, receive=(SUBJECT,), send=(SUBJECT,)
             )
-            foreign = msgspec.structs.replace(foreign, gives_sessions=gives, takes_sessions=takes)
+            foreign = msgspec.structs.replace(foreign, gives_sessions=gives, takes_sessions=takes, visitors=visitors)
             put_domain(self.federations[name], other, foreign)
 
     def routes_to(self, name: str) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def test_l01_l06_an_operator_moves_a_session_to_another_domain_and_its_operator_
     ],
 )
 def test_l01_a_session_that_an_operator_does_not_give_or_take_stays(
-    tmp_path: Path, trust: dict[str, bool], target: str, complaint: str
+    tmp_path: Path, trust: dict[str, Any], target: str, complaint: str
 ) -> None:
     domains = TwoDomains(tmp_path, **trust)
     operators = Operators(domains)

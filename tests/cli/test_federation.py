@@ -139,7 +139,7 @@ def test_changes_of_trust(file: Path, capsys: Output) -> None:
     assert row == {
         **{"domain": "beta.example", "public_key": KEY, "gateways": {"b1": "127.0.0.2:5900"}},
         **{"receive": ["Stock"], "send": [], "events_per_s_max": None, "distance_ms": None, "backbone": True},
-        **{"gives_sessions": True, "takes_sessions": False},
+        **{"gives_sessions": True, "takes_sessions": False, "visitors": "own"},
     }
 
 
@@ -172,6 +172,7 @@ def test_lists_and_details(file: Path, capsys: Output) -> None:
         *("domain: beta.example", f"public key: {KEY}", "gateway: b1 at 127.0.0.2:5900", "backbone: yes"),
         *("receives from it: Price", "sends to it: nothing"),
         *("sessions may move there: no", "sessions from there may move here: no"),
+        "visitors from there: own",
         *("events a second that are accepted: no bound", "distance: 1 ms", "method of Price: multicast"),
     ]
     assert run(["federation", "show", str(file), "beta.example", "--json"]) == 0

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from wanderbus.cli.federation.status import shown
 from wanderbus.operator_rows import DomainInfo
 
 
 def test_status_is_a_line_for_each_domain() -> None:
     linked = DomainInfo("beta.test", True, filters=3, is_settled=True, sent=7, published=2, repeated=1, refused=1)
+    linked = msgspec.structs.replace(linked, visitors="move")
     changing = DomainInfo("gamma.test", True, filters=4, waiting=5, not_received=2)
     assert [line.split() for line in shown([linked, changing])] == [
-        ["domain", "link", "filters", "sent", "published", "waiting", "repeated", "refused", "lost"],
-        ["beta.test", "yes", "3", "7", "2", "0", "1", "1", "0"],
-        ["gamma.test", "yes", "4+", "0", "0", "5", "0", "2", "0"],
+        ["domain", "link", "filters", "sent", "published", "waiting", "repeated", "refused", "lost", "visitors"],
+        ["beta.test", "yes", "3", "7", "2", "0", "1", "1", "0", "move"],
+        ["gamma.test", "yes", "4+", "0", "0", "5", "0", "2", "0", "own"],
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from wanderbus.federation.circuit_messages import FromFar, ServersAsked, ServersTold, ToFar
 from wanderbus.federation.far import links as far_links
 from wanderbus.federation.far.links import SILENT_S, TURN_S, FarLinks
-from wanderbus.federation.far.messages import Called, Carried, Ended, FarId, decode, encode
+from wanderbus.federation.far.messages import VERSION, Called, Carried, Ended, FarId, decode, encode
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
 from wanderbus.peers.far_servers import AskServers, FarServerMet, ServersFound
 from wanderbus.peers.messages import (
@@ -104,7 +104,7 @@ def test_a_link_carries_messages_both_ways_in_order(pair: Pair) -> None:
         pair.b.give(SendOnServerLink(pair.b.link, b"b%d" % number))
     pair.deliver()
     assert (received(pair.b), received(pair.a)) == ([b"a0", b"a1", b"a2"], [b"b0", b"b1", b"b2"])
-    assert pair.a.of(FarServerMet) == [FarServerMet("beta/b1", ("sip:broker@beta",))]
+    assert pair.a.of(FarServerMet) == [FarServerMet("beta/b1", ("sip:broker@beta",), VERSION)]
     assert [each.server for each in pair.b.of(ServerLinkOpened)] == ["alpha/a1"]
 
 

@@ -20,6 +20,7 @@ from wanderbus.peers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
+from wanderbus.peers.owner_messages import CallRedirected, CallRefused, CallServed, VisitorStays
 from wanderbus.records import (
     ExportDropped,
     ExportTaken,
@@ -90,6 +91,8 @@ class Server(Desk):
                     self.move_timers.pop(key, None)
                 case SessionMoveEnded():
                     self.ended.append(each)
+                case CallServed() | CallRedirected() | CallRefused() | VisitorStays():
+                    raise AssertionError(each)
                 case _:
                     self.asked.append(each)
                     self.give(each)

@@ -158,6 +158,7 @@ class AccessServer:
             self._sessions,
             channels,
             asks_owner=servers is not None or federation is not None,
+            is_alone=servers is None,
         )
         self._make_domains(servers, federation)
         traffic = LinkTraffic(
@@ -244,6 +245,7 @@ class AccessServer:
     def _make_domains(self, servers: ServerParts | None, federation: FederationParts | None) -> None:
         """Make the traffic with other servers and domains."""
         domains = FarDomains() if federation is None else federation.domains
+        self._visit_key = b"" if federation is None else federation.visit_key
         self._servers = None if servers is None else self._make_traffic(servers, domains)
         self._lone = self._make_lone(domains) if servers is None and federation is not None else None
         self._federation: FederationTraffic | None = None
@@ -257,18 +259,38 @@ class AccessServer:
         takes = servers.name in servers.access
         # A call that passes the proxy of its new server gets a relay there, as it did at its former one.
         contacts = self._properties.reached_at or (self._user_agent.contact_uri,)
-        owners = SessionOwners(servers.others, state, contacts, takes=takes)
+        owners = SessionOwners(servers.others, state, contacts, takes=takes, fetches=domains.fetches)
         handovers = SessionHandovers(
-            servers.others, servers.access, state, domain, servers.networks, domains=domains, serves=takes
+            servers.others,
+            servers.access,
+            state,
+            domain,
+            servers.networks,
+            domains=domains,
+            service=self._properties.uri,
+            visit_key=self._visit_key,
+            serves=takes,
         )
-        return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided, handovers)
+        signalling = self._signalling
+        return ServerTraffic(
+            self._parts, servers, domain, owners, signalling.on_decided, handovers, signalling.on_visitor_decided
+        )
 
     def _make_lone(self, domains: FarDomains) -> LoneHandovers:
         """Return what moves sessions to other domains, and redirects calls there, if this server is alone."""
         state = self.broker.state
-        owners = SessionOwners((), state, ())
-        handovers = SessionHandovers((), (), state, self.broker.config.domain, domains=domains)
-        return LoneHandovers(self._parts, owners, handovers, self._signalling.on_decided)
+        owners = SessionOwners((), state, (), fetches=domains.fetches)
+        handovers = SessionHandovers(
+            (),
+            (),
+            state,
+            self.broker.config.domain,
+            domains=domains,
+            service=self._properties.uri,
+            visit_key=self._visit_key,
+        )
+        signalling = self._signalling
+        return LoneHandovers(self._parts, owners, handovers, signalling.on_decided, signalling.on_visitor_decided)
 
     @property
     def refused(self) -> Counter[str]:

@@ -28,7 +28,15 @@ from wanderbus.machine import CancelTimer, CloseStream, Output, SendDatagram, Se
 from wanderbus.mobility import messages as sip
 from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.peers.owner_messages import CallPostponed, CallRedirected, CallServed, OwnerWanted
+from wanderbus.peers.owner_messages import (
+    CallPostponed,
+    CallRedirected,
+    CallRefused,
+    CallServed,
+    OfVisitors,
+    OwnerWanted,
+    VisitorCalled,
+)
 from wanderbus.peers.parts import BROKER, HANDOVERS, OWNERS
 from wanderbus.protocol import OPERATIONS
 from wanderbus.refusals import Limited, LoginRefused
@@ -52,6 +60,7 @@ class DeviceSignalling:
     """Routes the outputs of the ``user_agent`` to the other ``parts`` of the access server.
 
     :param asks_owner: whether another server of the domain may own the session of a caller
+    :param is_alone: whether there is no other server in the domain
     """
 
     def __init__(
@@ -63,6 +72,7 @@ class DeviceSignalling:
         channels: SessionChannels,
         *,
         asks_owner: bool = False,
+        is_alone: bool = True,
     ) -> None:
         self.refused: Counter[str] = Counter()
         """Refused data channels by reason; there are few different reasons."""
@@ -73,6 +83,7 @@ class DeviceSignalling:
         self._channels = channels
         self._pacing = ConnectPacing(broker.config.user_connects_per_s)
         self._asks_owner = asks_owner
+        self._is_alone = is_alone
         self._undecided: dict[str, sip.SessionOffered] = {}
         """Offers of new sessions whose server is not decided yet, by id."""
 
@@ -151,6 +162,24 @@ class DeviceSignalling:
         return is_operator and (row is None or not row.is_fenced)
 
     def on_decided(self, decision: CallServed | CallRedirected | CallPostponed) -> None:
+        """Carry a decision out; that a visitor is served here is decided by what the operator has chosen."""
+        offer = self._undecided.get(decision.call)
+        if offer is None or not isinstance(decision, CallServed) or not self._is_of_other_domain(offer.remote_uri):
+            self._carry_out(decision)
+            return
+        is_certain = self._is_alone or bool(decision.unowned)
+        session, visit = session_of(offer.media), offer.visit
+        self._parts.give(HANDOVERS, [VisitorCalled(offer.id, offer.remote_uri, session, is_certain, visit)])
+
+    def on_visitor_decided(self, decision: OfVisitors) -> None:
+        """Carry out the decision about a visitor."""
+        self._carry_out(decision)
+
+    def _is_of_other_domain(self, user: str) -> bool:
+        domain = self._broker.config.domain
+        return bool(domain) and user.rpartition("@")[2] != domain
+
+    def _carry_out(self, decision: CallServed | CallRedirected | CallPostponed | CallRefused) -> None:
         """Serve the offer of a new session, redirect it to its owner (RFC 3261 21.3.3), or let it come again.
 
         Do nothing if it was withdrawn.
@@ -158,7 +187,9 @@ class DeviceSignalling:
         offer = self._undecided.pop(decision.call, None)
         if offer is None:
             return
-        if isinstance(decision, CallRedirected):
+        if isinstance(decision, CallRefused):
+            self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 480, decision.reason)])
+        elif isinstance(decision, CallRedirected):
             self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 302, contacts=decision.contacts)])
             if previous := self._sessions.by_device.get((offer.remote_uri, _device_of(offer))):
                 self.end(previous, "its device was redirected to the server that owns the session")

@@ -24,9 +24,11 @@ FOREIGN_SOCKET: Final = FOREIGN_LINKS.name
 class FederationParts(NamedTuple):
     """Parts for the federation of the domain; ``links`` to other domains only if it is a gateway.
 
-    ``domains`` are those between which sessions may move.
+    ``domains`` are those between which sessions may move, and ``visit_key`` is that by which the proxies of the own
+    domain prove calls of its users to others.
     """
 
     member: FederationMember
     links: ServerLinks | None = None
     domains: FarDomains = FarDomains()
+    visit_key: bytes = b""

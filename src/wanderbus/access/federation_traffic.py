@@ -34,7 +34,7 @@ from wanderbus.peers.messages import (
     ServerLinksInput,
     ServerLinksOutput,
 )
-from wanderbus.peers.parts import BROKER, SERVER_LINKS
+from wanderbus.peers.parts import BROKER, HANDOVERS, SERVER_LINKS
 from wanderbus.peers.server_traffic import ServerTraffic
 
 
@@ -54,7 +54,7 @@ class FederationTraffic:
     ) -> None:
         self._parts = parts
         self._handovers = servers or lone
-        self._member, self._links, self._domains = federation
+        self._member, self._links, self._domains, _ = federation
         self._add_parts()
         if servers is not None:
             servers.add_service(FEDERATION_PREFIX, FEDERATION)
@@ -92,8 +92,9 @@ class FederationTraffic:
         return self._member
 
     def clock_read(self, given: ClockRead) -> None:
-        """Let the part know the wall clock before its next batch."""
+        """Let the part know the wall clock before its next batch, and those that hand sessions over."""
         self._parts.precede(FEDERATION, given)
+        self._parts.precede(HANDOVERS, given)
 
     def rows(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the state of each foreign domain, by its name."""

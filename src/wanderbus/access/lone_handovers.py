@@ -11,7 +11,7 @@ from wanderbus.machine import Output
 from wanderbus.peers.far_servers import AskServers, FarReport, FarRequest, FarServerMet, without_prefix
 from wanderbus.peers.handover.session_handovers import HandoversOutput, SessionHandovers
 from wanderbus.peers.messages import CloseServerLink, ConnectServer, DisconnectServer, SendOnServerLink
-from wanderbus.peers.owner_messages import CallPostponed, CallRedirected, CallServed, OwnersOutput
+from wanderbus.peers.owner_messages import CallPostponed, CallRedirected, CallServed, OfVisitors, OwnersOutput
 from wanderbus.peers.parts import BROKER, HANDOVERS, OWNERS
 from wanderbus.peers.session_owners import SessionOwners
 
@@ -21,6 +21,7 @@ class LoneHandovers:
 
     :param owners: decides where new calls are served
     :param on_decided: is called with each decision
+    :param on_visitor_decided: is called with each decision about a visitor
     """
 
     def __init__(
@@ -29,12 +30,14 @@ class LoneHandovers:
         owners: SessionOwners,
         handovers: SessionHandovers,
         on_decided: Callable[[CallServed | CallRedirected | CallPostponed], None],
+        on_visitor_decided: Callable[[OfVisitors], None],
     ) -> None:
         self._to_far: Callable[[list[FarRequest]], None] = lambda requests: None
         """Takes requests to the links to servers of other domains."""
         self._parts = parts
         self._handovers = handovers
         self._on_decided = on_decided
+        self._on_visitor_decided = on_visitor_decided
         parts.add(OWNERS, owners.step, self.route_owners)
         parts.add(HANDOVERS, handovers.step, self.route_handovers)
 
@@ -72,6 +75,8 @@ class LoneHandovers:
         for output in outputs:
             if isinstance(output, AskServers | ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink):
                 for_far.append(output)
+            elif isinstance(output, OfVisitors):
+                self._on_visitor_decided(output)
             elif isinstance(output, Output):
                 self._parts.emit(output)
             else:

@@ -44,6 +44,10 @@ def connect_error(refused: ConnectRefused, properties: AgentProperties) -> Wande
                 f"the server {server} does not accept the password of {user}, or has no such user; "
                 "check both, the user in the server's users file"
             )
+        case ConnectRefused(stage="session", status=404, sent_to=sent_to) if sent_to:
+            return Unreachable(
+                f"{properties.broker} has sent the call to {sent_to}, and the server {server} knows no such broker"
+            )
         case ConnectRefused(stage="session", status=404):
             return Unreachable(f"the server {server} knows no broker {properties.broker}; check the broker's URI")
         case ConnectRefused(stage="session", status=488):

@@ -560,6 +560,7 @@ class Gateway:
                 **self._imports[name].counts,
                 "awaited": list(self._table.awaited),
                 "trouble": self._trouble(name),
+                "visitors": each.visitors,
             }
             for name, each in self._domains.items()
         }

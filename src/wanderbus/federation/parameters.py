@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from wanderbus.federation.routing_messages import RoutingSettings
+from wanderbus.peers.far_servers import VisitorsChoice
 
 
 class ForeignDomain(msgspec.Struct, frozen=True):
@@ -24,6 +25,8 @@ class ForeignDomain(msgspec.Struct, frozen=True):
     """True if sessions from there may move here."""
     is_looked_up: bool = False
     """True if its gateways are looked up in the DNS."""
+    visitors: VisitorsChoice = "own"
+    """Service for its users who call here."""
 
 
 class FederationParameters(msgspec.Struct, frozen=True, kw_only=True):

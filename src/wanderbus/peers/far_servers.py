@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -20,6 +20,14 @@ from wanderbus.peers.messages import (
 
 FIRST_FAR_LINK: Final = 2**50
 """Number of the first link to a server of another domain: no other link has so high a number."""
+
+
+VisitorsChoice = Literal["own", "home", "move"]
+"""Service for users of a foreign domain who call here and have no session here: one of their own here, one in their own
+domain, or the one of their own domain, which moves here."""
+
+
+VISITORS_CHOICES: Final[tuple[VisitorsChoice, ...]] = ("own", "home", "move")
 
 
 class AskServers(Input, frozen=True):
@@ -39,10 +47,11 @@ class ServersFound(Output, frozen=True):
 
 
 class FarServerMet(Output, frozen=True):
-    """A server of another domain is called at ``contacts``."""
+    """A server of another domain is called at ``contacts``; ``version`` is that of the messages which it knows."""
 
     server: str
     contacts: tuple[str, ...]
+    version: int = 0
 
 
 FarRequest = ConnectServer | DisconnectServer | SendOnServerLink | CloseServerLink | AskServers
@@ -53,12 +62,13 @@ FarReport = ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | FarSer
 
 
 class FarDomain(msgspec.Struct, frozen=True):
-    """Shared with a foreign domain: types that are received and sent, and whether sessions move."""
+    """Shared with a foreign domain: types that are received and sent, whether sessions move, and its visitors."""
 
     receives: frozenset[str] = frozenset()
     sends: frozenset[str] = frozenset()
     gives_sessions: bool = False
     takes_sessions: bool = False
+    visitors: VisitorsChoice = "own"
 
 
 class FarDomains(msgspec.Struct, frozen=True):
@@ -75,6 +85,11 @@ class FarDomains(msgspec.Struct, frozen=True):
         """Use these foreign domains instead, for moves that begin from now on."""
         self.foreign.clear()
         self.foreign.update(foreign)
+
+    def fetches(self, user: str) -> bool:
+        """Return whether the session of a user of another domain moves here when the user calls."""
+        there = self.foreign.get(user.rpartition("@")[2])
+        return there is not None and there.visitors == "move"
 
     def of(self, server: str) -> FarDomain | None:
         """Return the domain of a server or a target; None for one of the own domain, and for an unknown one."""

@@ -19,6 +19,7 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
 )
 from wanderbus.protocol.bases import Codec
+from wanderbus.sip.proxy.visit_proofs import VisitProof
 
 OWNER_PREFIX: Final = b"\x04"
 """First byte of a message about the owner of a session; messages of agents are arrays, and begin with another."""
@@ -67,6 +68,39 @@ class CallPostponed(Output, frozen=True):
 
     call: str
     former: str
+
+
+class CallRefused(Output, frozen=True):
+    """The call is not served for ``reason``; the caller may call again."""
+
+    call: str
+    reason: str
+
+
+class VisitorStays(Output, frozen=True):
+    """The ``session`` of a visitor does not come here, as a server of the visitor's domain says with its ``reason``."""
+
+    user: str
+    session: str
+    reason: str
+
+
+OfVisitors = CallServed | CallRedirected | CallRefused
+"""Decisions about the calls of visitors."""
+
+
+class VisitorCalled(Input, frozen=True):
+    """Decide about the new call of ``user``, who may be of another domain, and whose session nobody owns here.
+
+    :class:`CallServed`, :class:`CallRedirected` or :class:`CallRefused` follows. ``is_certain`` is true if no server of
+    the domain can own the ``session``. ``visit`` proves the call to the user's own domain.
+    """
+
+    call: str
+    user: str
+    session: str = ""
+    is_certain: bool = False
+    visit: VisitProof | None = None
 
 
 OwnersInput = OwnerWanted | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | FarServerMet | TimerFired

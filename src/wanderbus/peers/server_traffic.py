@@ -53,7 +53,14 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
     ServerReachable,
 )
-from wanderbus.peers.owner_messages import OWNER_PREFIX, CallPostponed, CallRedirected, CallServed, OwnersOutput
+from wanderbus.peers.owner_messages import (
+    OWNER_PREFIX,
+    CallPostponed,
+    CallRedirected,
+    CallServed,
+    OfVisitors,
+    OwnersOutput,
+)
 from wanderbus.peers.parts import (
     BROKER,
     DECENTRALISED_INTEREST,
@@ -89,6 +96,7 @@ class ServerTraffic:
     :param owners: decides where new calls are served; None serves all here
     :param on_decided: is called with each decision
     :param handovers: moves sessions between the servers; None moves none
+    :param on_visitor_decided: is called with each decision about a visitor
     """
 
     def __init__(
@@ -99,11 +107,13 @@ class ServerTraffic:
         owners: SessionOwners | None = None,
         on_decided: Callable[[CallServed | CallRedirected | CallPostponed], None] = lambda decision: None,
         handovers: SessionHandovers | None = None,
+        on_visitor_decided: Callable[[OfVisitors], None] = lambda decision: None,
     ) -> None:
         self._parts = parts
         self._name, self._links, self._leaders, self._interest, self._others, *_ = servers
         self._owners = owners
         self._on_decided = on_decided
+        self._on_visitor_decided = on_visitor_decided
         self._handovers = handovers
         self._services: dict[bytes, Part[OfLinks, Any]] = {}
         """Parts that take the links, and the messages whose first byte is theirs."""
@@ -250,7 +260,9 @@ class ServerTraffic:
         for_broker: list[BrokerInput] = []
         for_far: list[FarRequest] = []
         for output in outputs:
-            if isinstance(output, Output):
+            if isinstance(output, OfVisitors):
+                self._on_visitor_decided(output)
+            elif isinstance(output, Output):
                 self._parts.emit(output)
             elif isinstance(output, AskServers):
                 for_far.append(output)

@@ -20,7 +20,7 @@ subscriptions at a server that does not answer is to call again for a while: tha
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from wanderbus.broker.state.rows import AwaitedRow, SessionRow, session_key, session_of
@@ -173,15 +173,24 @@ class SessionOwners:
     :param sessions: the sessions of this server
     :param contacts: SIP URIs at which the other servers' callers reach this one
     :param takes: whether new sessions may begin here, unless this server drains
+    :param fetches: returns whether the session of a user comes from the user's own domain, of which somebody else takes
+        care, also if it has been here before
     """
 
     def __init__(
-        self, others: Iterable[str], sessions: SessionsByUser, contacts: tuple[str, ...], *, takes: bool = True
+        self,
+        others: Iterable[str],
+        sessions: SessionsByUser,
+        contacts: tuple[str, ...],
+        *,
+        takes: bool = True,
+        fetches: Callable[[str], bool] = lambda user: False,
     ) -> None:
         self._others = tuple(others)
         self._sessions = sessions
         self._contacts = contacts
         self._takes = takes
+        self._fetches = fetches
         self._links = OpenLinks()
         self._unseen = set(self._others)
         """Servers without a link since the start."""
@@ -267,7 +276,9 @@ class SessionOwners:
     def _send_away(self, wanted: OwnerWanted, now: float) -> None:
         """Redirect a call for a session that has left for another domain."""
         _, owner = next_owner(self._sessions, wanted.user, wanted.session)
-        if contacts := self._contacts_of.get(owner):
+        if owner.partition("/")[0] == wanted.user.rpartition("@")[2] and self._fetches(wanted.user):
+            self._outputs.append(CallServed(wanted.call))
+        elif contacts := self._contacts_of.get(owner):
             self._redirect(wanted.call, contacts, now)
         else:
             self._outputs.append(CallPostponed(wanted.call, owner))

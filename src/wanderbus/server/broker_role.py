@@ -45,6 +45,7 @@ from wanderbus.channels.interest.multicast import CONFIRM_S, PAUSE_S, MulticastM
 from wanderbus.channels.interest.outgoing_stream import Fenced
 from wanderbus.config import ServerSettings
 from wanderbus.errors import AuthenticationError, ConfigurationError, NoResponse
+from wanderbus.event_text import escaped
 from wanderbus.federation.messages import FindGateways, ForeignEventsLost, ForeignTrouble, GatewaysFound
 from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.matching import SCANNED_MAX
@@ -53,6 +54,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, TcpConfig, carrying
 from wanderbus.peers.messages import PeerUnreachable, ServerLinkClosed, ServerLinkOpened, ServerReachable
+from wanderbus.peers.owner_messages import VisitorStays
 from wanderbus.peers.parts import SERVER_SOCKET
 from wanderbus.protocol import Listed
 from wanderbus.refusals import Limited
@@ -131,6 +133,7 @@ class BrokerRole(StatefulRole):
         tls: ssl.SSLContext | None = None,
         member: EventDomainMember | None = None,
         federation: OwnFederation | None = None,
+        visit_key: Callable[[], bytes] = bytes,
     ) -> None:
         self._settings = settings
         self._config = config
@@ -140,6 +143,7 @@ class BrokerRole(StatefulRole):
         self._tls = tls
         self._member = member
         self._federation = federation
+        self._make_visit_key = visit_key
         self.eci_address = None if settings.eci_port is None else (settings.eci_host, settings.eci_port)
         """Address of the original ECI, once started; None if it is not served."""
         self.sip_address: Address = (settings.host, 0)
@@ -308,7 +312,8 @@ class BrokerRole(StatefulRole):
         access = servers if domain is None else domain.servers_with("access")
         epoch_ms = max(self._state.wall_us, wall_us()) // 1_000
         self._resolver = self._federation.resolver(self._offer.feed, self._settings.domains)
-        return self._federation.parts(name, servers, self._channels, random, reset_key, epoch_ms, access)
+        parts = self._federation.parts(name, servers, self._channels, random, reset_key, epoch_ms, access)
+        return parts._replace(visit_key=self._make_visit_key())
 
     def _find_gateways(self, wanted: FindGateways) -> None:
         """Look up a domain, also one that a changed file has named since the start."""
@@ -397,6 +402,8 @@ class BrokerRole(StatefulRole):
                 _log.warning("server %s of the domain can be reached again, after %g s", server, seconds)
             case FindGateways():
                 self._find_gateways(output)
+            case VisitorStays(user=user, session=session, reason=reason):
+                _log.info("the session %s of %s does not come here: %s", session, user, escaped(reason))
             case ForeignTrouble(domain=domain, reason=""):
                 _log.info("the domain %s can be reached", domain)
             case ForeignTrouble(domain=domain, reason=reason):

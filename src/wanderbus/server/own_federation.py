@@ -263,6 +263,7 @@ class OwnFederation:
                 settings.domains[name].gives_sessions,
                 settings.domains[name].takes_sessions,
                 name in federation.looked_up,
+                settings.domains[name].visitors,
             )
             for name in names
         ]
@@ -280,7 +281,7 @@ class OwnFederation:
 def far_domains(parameters: FederationParameters) -> dict[str, FarDomain]:
     """Return the foreign domains as those know them who hand sessions over."""
     return {
-        each.name: FarDomain(each.receives, each.sends, each.gives_sessions, each.takes_sessions)
+        each.name: FarDomain(each.receives, each.sends, each.gives_sessions, each.takes_sessions, each.visitors)
         for each in parameters.domains
     }
 

@@ -13,6 +13,7 @@ import logging
 import ssl
 from collections import ChainMap
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal, Self, Unpack, cast
 
@@ -45,6 +46,7 @@ from wanderbus.server.login_service import operator_password, start_login_servic
 from wanderbus.server.own_federation import federation_of
 from wanderbus.server.role import Role
 from wanderbus.server.sip_role import SIPRole
+from wanderbus.server.visit_key import visit_key_of
 from wanderbus.settings.reading import make
 from wanderbus.sip.authentication.digest import Secret
 from wanderbus.sip.message.targets import Target
@@ -227,12 +229,26 @@ class Server(HostedServer):
             self._tls,
             self._member,
             self._federation,
+            self._visit_key,
         )
         if self.sip_server is not None:
             return [broker]
         relay = validation.relay_role(settings)
-        self._sip = SIPRole(settings, self._secrets, routing=self._routing, relay=relay, lodger=lambda: broker.instance)
+        self._sip = SIPRole(
+            settings,
+            self._secrets,
+            routing=self._routing,
+            relay=relay,
+            lodger=lambda: broker.instance,
+            make_visit_key=partial(visit_key_of, self._member),
+        )
         return [*([] if relay is None else [relay]), self._sip, broker]
+
+    def _visit_key(self) -> bytes:
+        """Return the key by which calls of users to other domains are recognised; empty if no proxy here has it."""
+        if self._sip is not None:
+            return self._sip.visit_key
+        return b"" if self._member is None else visit_key_of(self._member, b"")
 
     def _properties(self) -> Properties:
         """Return the properties of the broker's user agent; a registrar in this process has its address by now."""

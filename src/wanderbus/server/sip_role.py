@@ -58,6 +58,8 @@ class SIPRole(Role):
     :param secrets: the secret of each user
     :param relay: the media relay of this process, which starts before this role
     :param lodger: returns the instance that registers from this process; its stored binding is discarded
+    :param make_visit_key: returns the key by which servers of the domain recognise calls of their users to other
+        domains, from the secret of this proxy; None proves no calls
     """
 
     name = "SIP server"
@@ -70,12 +72,17 @@ class SIPRole(Role):
         routing: RoutingScript | None = None,
         relay: RelayRole | None = None,
         lodger: Callable[[], str] = lambda: "",
+        make_visit_key: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._settings = settings
         self._secrets = secrets
         self._routing = routing
         self._relay = relay
         self._lodger = lodger
+        self._make_visit_key = make_visit_key
+        self.reads_clock = settings.domains is not None and make_visit_key is not None
+        self.visit_key = b""
+        """The key, once opened; empty if it proves no calls."""
         self.address: Address = (settings.host, settings.port)
         """Address of registrar and proxy for UDP and TCP, once started."""
         self.tls_address: Address | None = None
@@ -97,6 +104,8 @@ class SIPRole(Role):
             self._key = kept_key(offer.directory / KEY_FILE)
         except OSError as error:
             raise unusable(offer.directory, error) from None
+        if self._make_visit_key is not None:
+            self.visit_key = self._make_visit_key(self._key)
         self._registrations = Registrations.open(offer.directory / "registrations.db")
 
     def ports(self) -> Sequence[Port]:
@@ -155,6 +164,7 @@ class SIPRole(Role):
             others=other_domains(settings),
             edge_proxies=[str(ip_address(each)) for each in settings.edge_proxies],
             access=access_policy(settings),
+            visit_key=self.visit_key,
             **relaying,
         )
         self._offer.refusals.counted["sip"] = lambda: {name: machine.drops.get(name, 0) for name in _NOBODYS_DROPS}

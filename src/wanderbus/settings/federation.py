@@ -15,6 +15,7 @@ from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX, TYPES_MAX
 from wanderbus.federation.routing_messages import Method
 from wanderbus.hosts import canonical, is_ip_address, is_single_host
 from wanderbus.machine import Address
+from wanderbus.peers.far_servers import VisitorsChoice
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.settings.event_domain import address_in
 from wanderbus.subscription import has_wildcard
@@ -76,6 +77,12 @@ class ForeignDomainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
     takes_sessions: bool = False
     """True if sessions from it may move here (SPEC L-01)."""
+
+    visitors: VisitorsChoice = "own"
+    """Service for users of the domain who call here, as far as ``user_domains`` admits them (SPEC D-13). With ``own``
+    they get a session of their own here. With ``home`` they are sent to their own domain. With ``move`` their session
+    in their own domain moves here before they are served; that needs ``takes_sessions``, and ``gives_sessions``
+    there."""
 
     backbone: bool = True
     """True for one of the rendezvous domains of the method ``rendezvous``."""
@@ -143,7 +150,7 @@ class Federation:
         self._check_places()
         self._check_types()
         self._check_reached()
-        self._check_numbers()
+        self._check_values()
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -251,13 +258,18 @@ class Federation:
                     "is tree"
                 )
 
-    def _check_numbers(self) -> None:
+    def _check_values(self) -> None:
         for name, domain in self.settings.domains.items():
             rate, distance = domain.events_per_s_max, domain.distance_ms
             if rate is not None and not 0 < rate < math.inf:
                 raise ConfigurationError(
                     f"domains.{name}.events_per_s_max: {rate} is out of range (expected above 0); to accept no event, "
                     "receive no type"
+                )
+            if domain.visitors == "move" and not domain.takes_sessions:
+                raise ConfigurationError(
+                    f"domains.{name}.visitors: move needs takes_sessions, which is false; use 'wanderbus federation "
+                    f"trust FILE {name} --takes-sessions --visitors move', or choose own or home"
                 )
             if distance is not None and not 0 <= distance < math.inf:
                 raise ConfigurationError(f"domains.{name}.distance_ms: {distance} is out of range (expected 0 or more)")

@@ -11,7 +11,16 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.federation.options import FederationFile, Gateways, Receive, Send, gateways_in, shared_types
+from wanderbus.cli.federation.options import (
+    FederationFile,
+    Gateways,
+    Receive,
+    Send,
+    Visitors,
+    gateways_in,
+    shared_types,
+    visitors_in,
+)
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.config_files import read_text
@@ -53,6 +62,7 @@ def add(
         bool,
         typer.Option("--replace", help="Take over key and gateways of a known domain; what is shared with it stays."),
     ] = False,
+    visitors: Visitors = None,
     json: AsJson = False,
 ) -> None:
     """Add a foreign domain to the file, from its card or from options; nothing is shared unless a type is named.
@@ -76,6 +86,8 @@ def add(
     settings = read_federation(file).settings
     gateways: GatewaysSetting = "dns" if dns else {} if no_link else given.gateways
     changed = _changed(settings, given, gateways, receive or (), send or (), replace=replace)
+    if (choice := visitors_in(visitors)) is not None:
+        changed = msgspec.structs.replace(changed, visitors=choice)
     federation = put_domain(file, given.name, changed)
     changed = federation.settings.domains[given.name]
     if json:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from wanderbus.errors import ConfigurationError
+from wanderbus.peers.far_servers import VISITORS_CHOICES, VisitorsChoice
 from wanderbus.settings.federation import ForeignDomainSettings, check_gateway
 
 FederationFile = Annotated[
@@ -36,6 +38,24 @@ Send = Annotated[
 ]
 
 
+class VisitorsOption(Enum):
+    """Service for users of a foreign domain who call here."""
+
+    own = "own"
+    home = "home"
+    move = "move"
+
+
+Visitors = Annotated[
+    VisitorsOption | None,
+    typer.Option(
+        help="Service for its users who call here: a session of their own here, their session in their own domain, or "
+        "that one, which moves here before.",
+        show_default=False,
+    ),
+]
+
+
 def gateways_in(words: Sequence[str] | None) -> dict[str, str]:
     """Return gateways from values of ``--gateway``; :class:`ConfigurationError` if they cannot be used."""
     found: dict[str, str] = {}
@@ -53,6 +73,12 @@ def gateways_in(words: Sequence[str] | None) -> dict[str, str]:
 
 
 def shared_types(domain: ForeignDomainSettings) -> str:
-    """Return the types that are shared with a foreign domain, as text."""
+    """Return the types that are shared with a foreign domain, and a service for visitors that was chosen, as text."""
     parts = (("receives", domain.receive), ("sends", domain.send))
-    return "; ".join(f"{verb} {', '.join(types) if types else 'nothing'}" for verb, types in parts)
+    shared = "; ".join(f"{verb} {', '.join(types) if types else 'nothing'}" for verb, types in parts)
+    return shared if domain.visitors == "own" else f"{shared}; visitors {domain.visitors}"
+
+
+def visitors_in(choice: VisitorsOption | None) -> VisitorsChoice | None:
+    """Return the service for visitors that an option names."""
+    return next((each for each in VISITORS_CHOICES if choice is not None and each == choice.value), None)

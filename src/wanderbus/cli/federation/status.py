@@ -23,6 +23,7 @@ _COLUMNS: Final[Columns] = {
     "repeated": lambda row: row.repeated,
     "refused": lambda row: row.refused + row.not_received,
     "lost": lambda row: row.lost,
+    "visitors": lambda row: escaped(row.visitors),
 }
 
 
@@ -35,7 +36,8 @@ def status(*, connection: ConnectionOptions, json: AsJson = False) -> None:
     another gateway; its filters at the
     servers of the own domain, with + while some do not count yet; events that were sent to it; and of those that came
     from it, those that were published here, wait to be, had come before, were refused for good or are of a type that is
-    not received, or were lost there. Counts begin with each start of the gateway.
+    not received, or were lost there; and the service for its users who call here. Counts begin with each start of the
+    gateway.
 
     Example: wanderbus federation status --data-dir data
     """

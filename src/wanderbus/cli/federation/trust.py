@@ -9,7 +9,15 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.federation.options import DomainName, FederationFile, Receive, Send, shared_types
+from wanderbus.cli.federation.options import (
+    DomainName,
+    FederationFile,
+    Receive,
+    Send,
+    Visitors,
+    shared_types,
+    visitors_in,
+)
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.federation_file import check_known, put_domain, read_federation
@@ -51,6 +59,7 @@ def trust(
         bool | None,
         typer.Option(help="Whether sessions from it may move here.", show_default=False),
     ] = None,
+    visitors: Visitors = None,
     json: AsJson = False,
 ) -> None:
     """Change the types that are shared with a foreign domain, and what else holds for it.
@@ -60,6 +69,8 @@ def trust(
     Example: wanderbus federation trust federation.toml beta.example --receive Departure --send Price
 
     Example: wanderbus federation trust federation.toml beta.example --no-receive Departure --events-per-s-max 100
+
+    Example: wanderbus federation trust federation.toml beta.example --takes-sessions --visitors move
     """
     settings = read_federation(file).settings
     check_known(settings, domain)
@@ -74,6 +85,8 @@ def trust(
     for key, flag in (("backbone", backbone), ("gives_sessions", gives_sessions), ("takes_sessions", takes_sessions)):
         if flag is not None:
             changes[key] = flag
+    if (choice := visitors_in(visitors)) is not None:
+        changes["visitors"] = choice
     changed = put_domain(file, domain, msgspec.structs.replace(known, **changes)).settings.domains[domain]
     if json:
         print_json({"domain": domain, **msgspec.structs.asdict(changed)})

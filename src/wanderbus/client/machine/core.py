@@ -309,8 +309,8 @@ class AgentMachine:
                 self._broker = elsewhere
                 self._invite()
             case sip.SessionFailed(id=self._session, status=status, reason=reason):
-                self._broker = self._properties.broker
-                self._on_session_ended(status, reason, now)
+                called, self._broker = self._broker, self._properties.broker
+                self._on_session_ended(status, reason, now, called)
             case sip.UpdateFailed(id=self._session, status=status, reason=reason):
                 if status in _PATH_REFUSALS:
                     self._choice.refused(now)
@@ -395,7 +395,8 @@ class AgentMachine:
         self._heal(now)
         return True
 
-    def _on_session_ended(self, status: int | None, reason: str, now: float) -> None:
+    def _on_session_ended(self, status: int | None, reason: str, now: float, called: str = "") -> None:
+        """Open another session after a while; ``called`` is the broker that has refused this one."""
         is_first = self._state is AgentState.CALLING
         self._disconnected(reason)
         self._state = after(AGENT, self._state, AgentTrigger.ENDED)
@@ -406,7 +407,8 @@ class AgentMachine:
         if status in _PATH_REFUSALS and self._choice.refused(now):
             status = None
         if status in REFUSALS:
-            self._parts.emit(ConnectRefused("session", status, reason))
+            sent_to = "" if called == self._properties.broker else called
+            self._parts.emit(ConnectRefused("session", status, reason, sent_to=sent_to))
             if is_first:
                 self._parts.emit(CancelTimer("heal"))
                 return

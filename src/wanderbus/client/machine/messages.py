@@ -309,6 +309,8 @@ class ConnectRefused(Output, frozen=True):
     reason: str
     limit: str | None = None
     """The bound that was met, if any."""
+    sent_to: str = ""
+    """The broker of another domain that was called because the agent's own broker has sent the call there."""
 
 
 class ServerUnreachable(Output, frozen=True):

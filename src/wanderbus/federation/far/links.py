@@ -13,6 +13,7 @@ from typing import Final
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.federation.circuit_messages import FromFar, ServersAsked, ServersTold, ToFar
 from wanderbus.federation.far.messages import (
+    VERSION,
     Answered,
     Called,
     Carried,
@@ -169,13 +170,13 @@ class FarLinks:
         match message:
             case Called(id=identity):
                 self._on_called(came.domain, server, identity, now)
-            case Answered(id=identity, contacts=contacts):
+            case Answered(id=identity, contacts=contacts, version=version):
                 found = self._by_key.get((server, identity, True))
                 if found is None:
                     self._send(server, Ended(identity, True, "the link is unknown here"))
                 elif not found.is_open:
                     found.is_open, found.heard = True, now
-                    self._outputs.append(FarServerMet(server, contacts))
+                    self._outputs.append(FarServerMet(server, contacts, version))
                     self._outputs.append(ServerLinkOpened(found.link, server, is_ours=True))
             case Carried() | Probed() | Ended():
                 self._on_sent(server, message, now)
@@ -191,7 +192,7 @@ class FarLinks:
             accepted = _FarLink(self._new_link(), server, identity, now, is_ours=False)
             self._links[accepted.link] = self._by_key[accepted.key] = accepted
             self._outputs.append(ServerLinkOpened(accepted.link, server, is_ours=False))
-        self._send(server, Answered(identity, self._contacts))
+        self._send(server, Answered(identity, self._contacts, VERSION))
 
     def _on_sent(self, server: str, message: Carried | Probed | Ended, now: float) -> None:
         found = self._by_key.get((server, message.id, not message.by_opener))

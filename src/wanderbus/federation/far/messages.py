@@ -13,6 +13,9 @@ import msgspec
 from wanderbus.event import Number
 from wanderbus.protocol.bases import Codec
 
+VERSION: Final = 1
+"""Version of what servers of two domains say to each other; from 1 on, they ask for the sessions of visitors."""
+
 CONTACTS_MAX: Final = 4
 TEXT_CHARACTERS_MAX: Final = 1_024
 
@@ -40,9 +43,10 @@ class Called(FarMessage, frozen=True, tag=1):
 
 
 class Answered(FarMessage, frozen=True, tag=2):
-    """The link is open; its acceptor is called at ``contacts``."""
+    """The link is open; its acceptor is called at ``contacts``, and speaks ``version``."""
 
     contacts: Contacts
+    version: Number = 0
 
 
 class Carried(FarMessage, frozen=True, tag=3):

@@ -31,6 +31,7 @@ from wanderbus.refusals import Limited
 from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable
 from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.proxy.visit_proofs import visit_in
 from wanderbus.sip.transaction.transaction_layer import Respond
 
 SESSIONS_MAX: Final = 10_000
@@ -295,7 +296,8 @@ class UasInvites:
         instance = _instance(offer.request)
         report: Effect = OfferWanted(session.id, session.remote_uri, instance)
         if offer.media is not None:
-            report = SessionOffered(session.id, session.remote_uri, instance, offer.media, offer.update)
+            visit = visit_in(offer.request)
+            report = SessionOffered(session.id, session.remote_uri, instance, offer.media, offer.update, visit)
         return [*self._calls.advance(call, occurrence), report]
 
 

@@ -70,6 +70,8 @@ class FarMoves:
         self._emit = emit
         self._moves: dict[tuple[str, str], _Far] = {}
         self._connected: set[str] = set()
+        self.asked_now: Callable[[], Iterable[str]] = tuple
+        """Returns further servers of other domains to which links are needed."""
         self._unmet = {
             each.next_owner for each in state.sessions.values() if domains.foreign and "/" in each.next_owner
         }
@@ -211,6 +213,7 @@ class FarMoves:
         state = self._state
         needed = {
             *self._unmet,
+            *self.asked_now(),
             *(each.leaving.target for each in self._moves.values()),
             *(server for each in self._moves.values() for server in each.heads),
             *(each.target for each in state.exports.values()),

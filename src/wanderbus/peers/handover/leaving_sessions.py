@@ -164,7 +164,7 @@ class LeavingSessions:
 
     def begin(self, given: MoveSession) -> None:
         """Offer a session to its target."""
-        if reason := self._obstacle(given):
+        if reason := self.obstacle(given):
             self._emit(SessionMoveEnded(given.user, given.session, given.target, reason))
             return
         session = self._state.sessions[session_key(given.user, given.session)]
@@ -221,7 +221,7 @@ class LeavingSessions:
         """Return how many sessions whose devices were connected may be without a server now, in a drain."""
         return self._returning.size
 
-    def _obstacle(self, given: MoveSession) -> str:
+    def obstacle(self, given: MoveSession) -> str:
         """Return why a move cannot begin, "" if it can."""
         session = self._state.sessions.get(session_key(given.user, given.session))
         is_far = self._is_far(given.target)

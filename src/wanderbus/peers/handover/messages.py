@@ -26,6 +26,8 @@ A device that has come without its session makes its server ask the former one: 
 A server that is to transfer a session to a dormant instance, or to make one of a copy, asks the others: HeadAsked with
 a question, SessionAnswered.
 
+A server of another domain that a user has called asks for the user's session: VisitorCame, VisitorAnswered.
+
 A message is a prefix and a msgpack array whose first item is the kind.
 """
 
@@ -46,6 +48,7 @@ from wanderbus.broker.sessions.handover_messages import (
 from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.event import Number
 from wanderbus.protocol.bases import Codec
+from wanderbus.sip.proxy.visit_proofs import MAC_BYTES
 from wanderbus.subscription import Subscription
 
 HANDOVER_PREFIX: Final = b"\x05"
@@ -190,12 +193,43 @@ class SessionAnswered(msgspec.Struct, frozen=True, array_like=True, tag=13):
     is_here: bool = False
 
 
+class VisitorCame(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """A user of the receiver's domain has called the sender, of another domain, in the call ``call`` for ``session``.
+
+    With ``wants_session`` the session is to move there, if ``at_s`` and ``mac`` prove the call. ``is_certain`` is true
+    if no server of the sender's domain has the session.
+    """
+
+    request: Number
+    user: Name
+    session: Name
+    call: Name
+    wants_session: bool = False
+    is_certain: bool = False
+    at_s: Number = 0
+    mac: Annotated[bytes, msgspec.Meta(max_length=MAC_BYTES)] = b""
+
+
+class VisitorAnswered(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """Answer to ``request``: the session is on its way, or it does not come for ``reason``, also after a first answer.
+
+    A server that has no such session gives no reason.
+    """
+
+    request: Number
+    is_coming: bool
+    reason: Name = ""
+
+
 OfMoves = (
     RestWanted | Part | MoveReady | MoveTaken | MoveRefused | MoveWithdrawn | MoveAwaited | HeadAsked | HeadAnswered
 )
 """Messages about sessions that move."""
 
-Message = OfMoves | PastAsked | PastAnswered | SessionAnswered
+OfVisitors = VisitorCame | VisitorAnswered
+"""Messages between servers of two domains about the visitors of one."""
+
+Message = OfMoves | OfVisitors | PastAsked | PastAnswered | SessionAnswered
 
 _codec: Final[Codec[Message]] = Codec(Message, "a message about a session that moves", HANDOVER_PREFIX)
 encode: Final = _codec.encode

@@ -38,7 +38,7 @@ from wanderbus.broker.sessions.handover_messages import (
 )
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.far_servers import FarDomains, FarServerMet, ServersFound
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
 from wanderbus.peers.handover.device_pasts import DevicePasts
@@ -53,13 +53,19 @@ from wanderbus.peers.handover.messages import (
     Message,
     MoveWithdrawn,
     OfMoves,
+    OfVisitors,
     Part,
     PastAnswered,
     PastAsked,
     SessionAnswered,
+    VisitorAnswered,
+    VisitorCame,
     decode,
     encode,
 )
+from wanderbus.peers.handover.visitors import TIMER as VISITORS
+from wanderbus.peers.handover.visitors import Visitors, VisitorsOutput
+from wanderbus.peers.handover.visits import Visits
 from wanderbus.peers.messages import (
     CloseServerLink,
     ServerLinkClosed,
@@ -67,6 +73,7 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
 )
 from wanderbus.peers.open_links import OpenLinks
+from wanderbus.peers.owner_messages import VisitorCalled
 from wanderbus.server_networks import ServerNetworks
 
 _NO_REQUEST: Final = 0
@@ -80,11 +87,13 @@ HandoversInput = (
     | ServerMessageReceived
     | FarServerMet
     | ServersFound
+    | VisitorCalled
+    | ClockRead
     | TimerFired
 )
 """Inputs of the handovers."""
 
-HandoversOutput = HandoverInput | FarMovesOutput | CloseServerLink | SetTimer | CancelTimer
+HandoversOutput = HandoverInput | FarMovesOutput | VisitorsOutput | CloseServerLink | SetTimer | CancelTimer
 """Outputs of the handovers."""
 
 
@@ -98,6 +107,8 @@ class SessionHandovers:
     :param networks: the server that is near to a device
     :param piece_bytes: size of a piece of a queue
     :param domains: the foreign domains
+    :param service: SIP URI of the service that users call
+    :param visit_key: that by which the proxies of the domain prove calls to other domains; empty if none does
     :param serves: whether this server serves devices
     """
 
@@ -111,6 +122,8 @@ class SessionHandovers:
         piece_bytes: int = PIECE_BYTES,
         domains: FarDomains | None = None,
         *,
+        service: str = "",
+        visit_key: bytes = b"",
         serves: bool = True,
     ) -> None:
         self._outputs: list[HandoversOutput] = []
@@ -125,6 +138,9 @@ class SessionHandovers:
         self._pasts = DevicePasts(self._links, self._outputs.append)
         near = networks or ServerNetworks({})
         self._following = Following(state, near, self._leaving, self._outputs.append)
+        self._visitors = Visitors(state, self._far, service, emit)
+        self._visits = Visits(state, domain, self._far, self._leaving, visit_key, emit)
+        self._far.asked_now = lambda: self._visitors.servers
 
     def rows(self) -> dict[str, dict[str, int]]:
         """Return the sessions that are on their way to and from each other server, for its row in the listing.
@@ -150,11 +166,15 @@ class SessionHandovers:
         for given in inputs:
             match given:
                 case ServerMessageReceived():
-                    self._on_message(given)
+                    self._on_message(given, now)
                 case FarServerMet() | ServersFound():
-                    self._on_far(given)
+                    self._on_far(given, now)
                 case ServerLinkOpened(server=server) | ServerLinkClosed(server=server) if "/" in server:
-                    self._on_far(given)
+                    self._on_far(given, now)
+                case ClockRead(wall_us=wall_us):
+                    self._visits.clock_read(wall_us)
+                case VisitorCalled():
+                    self._visitors.called(given, now)
                 case ServerLinkOpened(link=link, server=server):
                     self._links.opened(link, server)
                     self._leaving.link_opened(server)
@@ -197,11 +217,14 @@ class SessionHandovers:
                     self._draining.timer_fired()
                 case TimerFired(key=key) if key == FOLLOW:
                     self._following.timer_fired(now)
+                case TimerFired(key=key) if key == VISITORS:
+                    self._visitors.timer_fired(now)
                 case TimerFired(key=key):
                     self._leaving.timer_fired(key)
         for ended in [each for each in self._outputs if isinstance(each, SessionMoveEnded)]:
             self._draining.ended(ended, now)
             self._following.ended(ended, now)
+            self._visits.ended(ended)
         self._draining.go_on(now)
         self._leaving.go_on()
         self._far.settle()
@@ -209,35 +232,45 @@ class SessionHandovers:
         self._outputs.clear()
         return outputs
 
-    def _on_far(self, given: ServerLinkOpened | ServerLinkClosed | FarServerMet | ServersFound) -> None:
+    def _on_far(self, given: ServerLinkOpened | ServerLinkClosed | FarServerMet | ServersFound, now: float) -> None:
         """Take a report about servers of other domains."""
         match given:
             case ServerLinkOpened(link=link, server=server):
                 self._far_links.opened(link, server)
                 self._leaving.link_opened(server)
                 self._arriving.link_opened(server)
+                self._visitors.link_opened(server, now)
             case ServerLinkClosed(link=link, server=server):
                 self._arriving.link_closed(link)
                 if not self._far_links.closed(link, server):  # what was sent on it may be lost
                     self._leaving.link_opened(server)
                     self._arriving.link_opened(server)
-            case FarServerMet(server=server):
+                    self._visitors.link_opened(server, now)
+            case FarServerMet(server=server, version=version):
                 self._far.met(server)
+                self._visitors.met(server, version)
             case ServersFound():
                 self._leaving.servers_found(given)
+                self._visitors.found(given)
 
-    def _on_message(self, received: ServerMessageReceived) -> None:
+    def _on_message(self, received: ServerMessageReceived, now: float) -> None:
         server = received.server
         try:
             message = decode(received.payload)
             if "/" in server and not _may_be_far(message):
                 raise RemoteProtocolError("a server of another domain may not ask this", None)
+            if "/" not in server and isinstance(message, OfVisitors):
+                raise RemoteProtocolError("a server of this domain may not ask this", None)
             if isinstance(message, PastAsked | PastAnswered):
                 self._pasts.received(server, message)
             elif isinstance(message, HeadAsked) and message.question is not None:
                 self._outputs.append(SessionWanted(server, message.question))
             elif isinstance(message, SessionAnswered):
                 self._outputs.append(SessionReported(server, message.question, message.names, message.is_here))
+            elif isinstance(message, VisitorCame):
+                self._visits.came(server, message)
+            elif isinstance(message, VisitorAnswered):
+                self._visitors.answered(server, message, now)
             elif isinstance(message, Part | MoveWithdrawn):
                 self._arriving.received(received.link, server, message)
             else:
@@ -247,7 +280,7 @@ class SessionHandovers:
 
 
 def _may_be_far(message: Message) -> bool:
-    """Return whether a server of another domain may send a message: what it asks is about sessions that move."""
+    """Return whether a server of another domain may send a message: it is about sessions that move, or visitors."""
     if isinstance(message, HeadAsked):
         return message.question is None and bool(message.wanted_by)
-    return isinstance(message, OfMoves)
+    return isinstance(message, OfMoves | OfVisitors)

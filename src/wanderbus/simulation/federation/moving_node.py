@@ -14,7 +14,7 @@ class MovingNode(MovesSessions, FederatedNode):
 
     def _make_handovers(self, state: BrokerState) -> SessionHandovers:
         foreign = {
-            each.name: FarDomain(each.receives, each.sends, each.gives_sessions, each.takes_sessions)
+            each.name: FarDomain(each.receives, each.sends, each.gives_sessions, each.takes_sessions, each.visitors)
             for each in self.parameters.domains
         }
         domains = FarDomains(self.domain, foreign, lineage=self.channels.lineage)

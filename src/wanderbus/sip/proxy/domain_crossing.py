@@ -21,6 +21,7 @@ from wanderbus.sip.proxy.decisions import Aim, Passage, RequestArrived, Targets,
 from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX, LOOKUPS_MAX, WAITING_MAX, DomainRoutes, Name
 from wanderbus.sip.proxy.domain_servers import DomainLookedUp, FindDomain, NotFound
 from wanderbus.sip.proxy.proxy_signals import Command
+from wanderbus.sip.proxy.visit_proofs import with_visit
 from wanderbus.sip.transaction.transaction_signals import AckReceived
 
 TIMER: Final = "domain"
@@ -33,16 +34,23 @@ Waiting = Passage | WaitingAck
 
 
 class DomainCrossing:
-    """The requests of one proxy to other domains."""
+    """The requests of one proxy to other domains; calls there are proved with ``visit_key`` unless it is empty."""
 
-    def __init__(self, routes: DomainRoutes, authentication: SenderAuthentication) -> None:
+    def __init__(self, routes: DomainRoutes, authentication: SenderAuthentication, visit_key: bytes = b"") -> None:
         self._routes = routes
+        self._visit_key = visit_key
         self._authentication = authentication
         self._waiting: dict[Name, list[Waiting]] = {}
+        self._wall_us = 0
+        """Wall clock of the present batch, 0 while it is not known."""
 
     def __len__(self) -> int:
         """Return the number of requests that wait for the resolver."""
         return sum(map(len, self._waiting.values()))
+
+    def clock_read(self, wall_us: int) -> None:
+        """Note the wall clock, for proofs of calls to other domains."""
+        self._wall_us = wall_us
 
     def leads_away(self, uri: SIPUri) -> bool:
         """Return whether ``uri`` is a domain, or the address of a server of another one: its servers name each other.
@@ -132,7 +140,10 @@ class DomainCrossing:
         servers = (aim.destination, *aim.alternatives)
         proved = all(server is not None and server.sip_domain == aim.domain for server in servers)
         trusted = bool(sender) and proved and self._routes.trusts(aim.domain)
-        return self._authentication.leaving(sent, sender, trusted=trusted)
+        sent = self._authentication.leaving(sent, sender, trusted=trusted)
+        if trusted and self._wall_us and self._visit_key:
+            sent = with_visit(sent, self._visit_key, sender, aim.domain, self._wall_us // 1_000_000)
+        return sent
 
     def avoid(self, target: Target, now: float) -> None:
         """Try ``target`` after the other servers of its domain for a while, because it did not respond."""

@@ -69,7 +69,8 @@ class Proxy:
     ``knows`` returns whether a user of the domain exists; ``key`` is a secret for Record-Route; ``routing`` decides the
     targets of requests; ``connected`` finds the open connection to a device behind NAT; ``relay`` names the calls that
     pass a media relay, None if there is none; ``others`` is the policy for other domains, None forbids them;
-    ``authenticator`` authenticates the senders of requests to them; ``access`` is the policy for access servers.
+    ``authenticator`` authenticates the senders of requests to them; ``access`` is the policy for access servers;
+    ``visit_key`` is that of the servers of the domain, for proofs of calls to other domains.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Proxy:
         others: OtherDomains | None = None,
         authenticator: Authenticator | None = None,
         access: AccessPolicy | None = None,
+        visit_key: bytes = b"",
     ) -> None:
         self._domain = domain
         self._has_relay = relay is not None
@@ -92,7 +94,7 @@ class Proxy:
         self._media = MediaQueue()
         self._marks = PathMarks(domain, key)
         self._routes = DomainRoutes(others)
-        self._crossing = DomainCrossing(self._routes, SenderAuthentication(domain, authenticator))
+        self._crossing = DomainCrossing(self._routes, SenderAuthentication(domain, authenticator), visit_key)
         self._access = AccessChoice(access or AccessPolicy())
         self._selector = TargetSelector(
             domain,
@@ -108,6 +110,10 @@ class Proxy:
 
     def __len__(self) -> int:
         return len(self._forwarding) + len(self._media) + len(self._crossing)
+
+    def clock_read(self, wall_us: int) -> None:
+        """Note the wall clock."""
+        self._crossing.clock_read(wall_us)
 
     def step(self, reports: Iterable[Report], now: float) -> list[Command]:
         """Process reports in order at monotonic second ``now``; return commands for the transaction layer."""

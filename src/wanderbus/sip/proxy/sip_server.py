@@ -21,6 +21,7 @@ from wanderbus.hosts import network_of
 from wanderbus.machine import (
     Address,
     CancelTimer,
+    ClockRead,
     DatagramReceived,
     Input,
     Output,
@@ -84,7 +85,8 @@ class SIPServer:
     ``media`` commands media relays, over the socket "ng", for the calls that ``relay_calls`` names. ``others`` is the
     policy for other domains; respond to :class:`wanderbus.sip.proxy.domain_routes.FindDomain` with an input.
     ``edge_proxies`` are the IP addresses of proxies before this one, which know the addresses of the devices that
-    register through them. ``access`` decides which access server gets a request.
+    register through them. ``access`` decides which access server gets a request. With ``visit_key``, calls of users to
+    trusted domains are proved, once the wall clock is known.
 
     Reports :class:`wanderbus.sip.proxy.location.BindingChanged`, :class:`wanderbus.sip.proxy.location.BindingsWritten`
     (before the response to the REGISTER), :class:`wanderbus.refusals.LoginRefused` and
@@ -112,6 +114,7 @@ class SIPServer:
         others: OtherDomains | None = None,
         edge_proxies: Collection[str] = (),
         access: AccessPolicy | None = None,
+        visit_key: bytes = b"",
     ) -> None:
         served = Domain(domain.lower(), address, streams or {})
         policy = ExpiryPolicy(expires_min_s, expires_max_s, expires_default_s)
@@ -143,6 +146,7 @@ class SIPServer:
             others,
             authenticator,
             access,
+            visit_key,
         )
         self._has_media = media is not None
         self._parts = Composition[Output]()
@@ -181,6 +185,8 @@ class SIPServer:
     def _sort(self, given: Input, now: float) -> None:
         """Give one input to its part."""
         match given:
+            case ClockRead(wall_us=wall_us):
+                self._proxy.clock_read(wall_us)
             case TimerFired(key=("registrar", str(aor))):
                 self._parts.emit(*scoped("registrar", self._registrar.expire(aor, now)))
             case TimerFired(key=key):
