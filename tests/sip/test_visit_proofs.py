@@ -66,5 +66,5 @@ def test_a_proof_that_cannot_be_read_is_none(value: str) -> None:
     assert visit_in(call(f"{HEADER}: {value}")) is None
 
 
-def test_of_two_proofs_none_counts() -> None:
+def test_two_proofs_are_none() -> None:
     assert visit_in(call(*[f"{HEADER}: 1000 {'0' * 64}"] * 2)) is None

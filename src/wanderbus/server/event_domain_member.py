@@ -13,6 +13,7 @@ from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.config import ServerSettings
+from wanderbus.datachannel.trust import hkdf
 from wanderbus.errors import ConfigurationError, StateCorrupt
 from wanderbus.machine import Address, RandomSource
 from wanderbus.peers.decentralised_interest import DecentralisedInterest
@@ -29,6 +30,8 @@ from wanderbus.server.ports import MulticastPort, Port, UdpPort
 from wanderbus.settings.event_domain import EventDomain, address_in
 from wanderbus.settings.shared_tables import layout_of, shared_tables
 from wanderbus.subscription import EVERY_SUBJECT
+
+_VISIT_LABEL: Final = b"wanderbus visit key 1"
 
 _MERGINGS_MAX: Final = 4_096
 """Subjects whose merging is remembered."""
@@ -213,3 +216,12 @@ def _address(domain: EventDomain, name: str) -> Address:
     address = address_in(domain.settings.servers[name].address)
     assert address is not None, "the domain has checked its addresses"
     return address
+
+
+def visit_key_of(member: EventDomainMember | None, own_secret: bytes) -> bytes:
+    """Return the key by which servers of a domain recognise calls of their users to other domains (decision 0174).
+
+    It is made from the secret of the domain, or from ``own_secret`` if this server is alone.
+    """
+    secret = own_secret if member is None else bytes.fromhex(member.domain.settings.hash_key)
+    return hkdf(secret, _VISIT_LABEL)

@@ -37,7 +37,7 @@ from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.server import validation
 from wanderbus.server.broker_role import BrokerRole
 from wanderbus.server.domain_settings import check_user_domains
-from wanderbus.server.event_domain_member import member_of
+from wanderbus.server.event_domain_member import member_of, visit_key_of
 from wanderbus.server.extensions import extensions_of
 from wanderbus.server.host import DataDirectory, Host
 from wanderbus.server.hosted_server import HostedServer
@@ -46,7 +46,6 @@ from wanderbus.server.login_service import operator_password, start_login_servic
 from wanderbus.server.own_federation import federation_of
 from wanderbus.server.role import Role
 from wanderbus.server.sip_role import SIPRole
-from wanderbus.server.visit_key import visit_key_of
 from wanderbus.settings.reading import make
 from wanderbus.sip.authentication.digest import Secret
 from wanderbus.sip.message.targets import Target

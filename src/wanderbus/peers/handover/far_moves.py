@@ -70,8 +70,6 @@ class FarMoves:
         self._emit = emit
         self._moves: dict[tuple[str, str], _Far] = {}
         self._connected: set[str] = set()
-        self.asked_now: Callable[[], Iterable[str]] = tuple
-        """Returns further servers of other domains to which links are needed."""
         self._unmet = {
             each.next_owner for each in state.sessions.values() if domains.foreign and "/" in each.next_owner
         }
@@ -206,14 +204,14 @@ class FarMoves:
         """Send a message to a server of another domain, if there is a link."""
         self.links.send(server, encode(message), self._emit)
 
-    def settle(self) -> None:
-        """Open the links that are needed now, and close the others."""
+    def settle(self, further: Iterable[str] = ()) -> None:
+        """Open the links that are needed now, those to ``further`` servers too, and close the others."""
         if not self.domains.foreign:
             return
         state = self._state
         needed = {
             *self._unmet,
-            *self.asked_now(),
+            *further,
             *(each.leaving.target for each in self._moves.values()),
             *(server for each in self._moves.values() for server in each.heads),
             *(each.target for each in state.exports.values()),

@@ -40,6 +40,7 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.far_servers import FarDomains, FarServerMet, ServersFound
+from wanderbus.peers.handover import visitors
 from wanderbus.peers.handover.arriving_sessions import ArrivingSessions
 from wanderbus.peers.handover.device_pasts import DevicePasts
 from wanderbus.peers.handover.draining import TIMER as DRAIN
@@ -63,7 +64,6 @@ from wanderbus.peers.handover.messages import (
     decode,
     encode,
 )
-from wanderbus.peers.handover.visitors import TIMER as VISITORS
 from wanderbus.peers.handover.visitors import Visitors, VisitorsOutput
 from wanderbus.peers.handover.visits import Visits
 from wanderbus.peers.messages import (
@@ -140,7 +140,6 @@ class SessionHandovers:
         self._following = Following(state, near, self._leaving, self._outputs.append)
         self._visitors = Visitors(state, self._far, service, emit)
         self._visits = Visits(state, domain, self._far, self._leaving, visit_key, emit)
-        self._far.asked_now = lambda: self._visitors.servers
 
     def rows(self) -> dict[str, dict[str, int]]:
         """Return the sessions that are on their way to and from each other server, for its row in the listing.
@@ -155,7 +154,7 @@ class SessionHandovers:
 
     def start(self) -> list[HandoversOutput]:
         """Begin a life of the server; return the requests for links to servers of other domains."""
-        self._far.settle()
+        self._far.settle(self._visitors.servers)
         outputs = list(self._outputs)
         self._outputs.clear()
         return outputs
@@ -171,10 +170,8 @@ class SessionHandovers:
                     self._on_far(given, now)
                 case ServerLinkOpened(server=server) | ServerLinkClosed(server=server) if "/" in server:
                     self._on_far(given, now)
-                case ClockRead(wall_us=wall_us):
-                    self._visits.clock_read(wall_us)
-                case VisitorCalled():
-                    self._visitors.called(given, now)
+                case ClockRead() | VisitorCalled() | TimerFired(key=visitors.TIMER):
+                    self._on_visitors(given, now)
                 case ServerLinkOpened(link=link, server=server):
                     self._links.opened(link, server)
                     self._leaving.link_opened(server)
@@ -217,8 +214,6 @@ class SessionHandovers:
                     self._draining.timer_fired()
                 case TimerFired(key=key) if key == FOLLOW:
                     self._following.timer_fired(now)
-                case TimerFired(key=key) if key == VISITORS:
-                    self._visitors.timer_fired(now)
                 case TimerFired(key=key):
                     self._leaving.timer_fired(key)
         for ended in [each for each in self._outputs if isinstance(each, SessionMoveEnded)]:
@@ -227,10 +222,20 @@ class SessionHandovers:
             self._visits.ended(ended)
         self._draining.go_on(now)
         self._leaving.go_on()
-        self._far.settle()
+        self._far.settle(self._visitors.servers)
         outputs = list(self._outputs)
         self._outputs.clear()
         return outputs
+
+    def _on_visitors(self, given: ClockRead | VisitorCalled | TimerFired, now: float) -> None:
+        """Take an input about visitors."""
+        match given:
+            case ClockRead(wall_us=wall_us):
+                self._visits.clock_read(wall_us)
+            case VisitorCalled():
+                self._visitors.called(given, now)
+            case TimerFired():
+                self._visitors.timer_fired(now)
 
     def _on_far(self, given: ServerLinkOpened | ServerLinkClosed | FarServerMet | ServersFound, now: float) -> None:
         """Take a report about servers of other domains."""
