@@ -41,6 +41,7 @@ from wanderbus.peers.parts import BROKER, HANDOVERS, OWNERS
 from wanderbus.protocol import OPERATIONS
 from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.sip.message.sdp import MediaDescription, receives
+from wanderbus.sip.proxy.visit_proofs import read_proof
 from wanderbus.transport import Probe, SendMessage
 
 RENEW_AFTER_S: Final = 0.3
@@ -168,7 +169,7 @@ class DeviceSignalling:
             self._carry_out(decision)
             return
         is_certain = self._is_alone or bool(decision.unowned)
-        session, visit = session_of(offer.media), offer.visit
+        session, visit = session_of(offer.media), read_proof(offer.visit)
         self._parts.give(HANDOVERS, [VisitorCalled(offer.id, offer.remote_uri, session, is_certain, visit)])
 
     def on_visitor_decided(self, decision: OfVisitors) -> None:

@@ -21,7 +21,6 @@ from wanderbus.machine import (
 from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.sip.message.sdp import MediaDescription
-from wanderbus.sip.proxy.visit_proofs import VisitProof
 from wanderbus.sip.transaction.transaction_signals import LayerInput, LayerOutput, SendRequest
 
 
@@ -166,8 +165,8 @@ class SessionOffered(Output, frozen=True):
     An update may also arrive as UPDATE, whose sender does not wait: after two seconds it is refused (RFC 3311 5.2). A
     caller that moves before the reply sends a new offer under the same id: one reply then suffices, a second is
     ignored, and :class:`SessionEstablished` reports the valid media. ``instance`` is the caller's device
-    (``+sip.instance``, RFC 5626 4.1), None if it has none. ``visit`` is the proof of the caller's own domain, if that
-    is another one.
+    (``+sip.instance``, RFC 5626 4.1), None if it has none. ``visit`` is the proof of the call by the caller's own
+    domain, as its proxy has written it, "" if there is none.
     """
 
     id: str
@@ -175,7 +174,7 @@ class SessionOffered(Output, frozen=True):
     instance: str | None
     media: MediaDescription
     update: bool
-    visit: VisitProof | None = None
+    visit: str = ""
 
 
 class OfferWanted(Output, frozen=True):

@@ -29,9 +29,9 @@ from wanderbus.mobility.session.session import SessionOccurrence, SIPSession
 from wanderbus.mobility.session.uac_invite import UacInvites
 from wanderbus.refusals import Limited
 from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable
+from wanderbus.sip.message.headers import VISIT
 from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.message.sdp import MediaDescription
-from wanderbus.sip.proxy.visit_proofs import visit_in
 from wanderbus.sip.transaction.transaction_layer import Respond
 
 SESSIONS_MAX: Final = 10_000
@@ -296,7 +296,7 @@ class UasInvites:
         instance = _instance(offer.request)
         report: Effect = OfferWanted(session.id, session.remote_uri, instance)
         if offer.media is not None:
-            visit = visit_in(offer.request)
+            visit = " ".join(offer.request.headers_all(VISIT))
             report = SessionOffered(session.id, session.remote_uri, instance, offer.media, offer.update, visit)
         return [*self._calls.advance(call, occurrence), report]
 

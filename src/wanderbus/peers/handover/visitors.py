@@ -211,7 +211,7 @@ class Visitors:
     def _give_up(self, visit: _Visit, now: float) -> None:
         """Decide about a call whose session has not come in time.
 
-        If it is awaited, the device is told to call again when it attaches. A domain that does not answer may be about
+        If it is awaited, the device that attaches is asked to call again. A domain that does not answer may be about
         to come back; after a while the visitor is served without it.
         """
         if session_key(*visit.key) in self._state.awaited or self._choice(visit) != "move":

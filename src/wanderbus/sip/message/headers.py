@@ -23,6 +23,9 @@ CSEQ_MAX: Final = 2**31 - 1
 BRANCH_COOKIE: Final = "z9hG4bK"
 """Prefix of a branch that is unique across space and time (RFC 3261 8.1.1.7)."""
 
+VISIT: Final = "P-Wanderbus-Visit"
+"""Field with the proof of a call to another domain (:mod:`wanderbus.sip.proxy.visit_proofs`)."""
+
 DELTA_SECONDS_MAX: Final = 2**32 - 1
 """Largest Expires and other delta-seconds (RFC 3261 20.19)."""
 

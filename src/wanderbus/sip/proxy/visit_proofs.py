@@ -16,11 +16,8 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.errors import SIPParseError
+from wanderbus.sip.message.headers import VISIT
 from wanderbus.sip.message.message import Request
-
-HEADER: Final = "P-Wanderbus-Visit"
-"""Header field with the proof."""
 
 MAC_BYTES: Final = 32
 
@@ -52,19 +49,15 @@ def is_proved(proof: VisitProof, key: bytes, user: str, domain: str, call_id: st
 
 def with_visit(request: Request, key: bytes, user: str, domain: str, at_s: int) -> Request:
     """Return an INVITE of ``user`` to another ``domain`` with its proof; as it is if it names no session."""
-    bare = request.without(HEADER)
+    bare = request.without(VISIT)
     found = _SESSION.search(request.body)
     if request.method != "INVITE" or request.to.tag is not None or found is None:
         return bare
     mac = visit_mac(key, user, domain, request.call_id, found[1].decode(), at_s)
-    return bare.with_header(HEADER, f"{at_s} {mac.hex()}")
+    return bare.with_header(VISIT, f"{at_s} {mac.hex()}")
 
 
-def visit_in(request: Request) -> VisitProof | None:
-    """Return the proof in ``request``, None if there is none that can be read."""
-    try:
-        values = request.headers_all(HEADER)
-    except SIPParseError:
-        return None
-    found = _PROOF.fullmatch(values[0]) if len(values) == 1 else None
+def read_proof(text: str) -> VisitProof | None:
+    """Return the proof that a header field has, None if it cannot be read."""
+    found = _PROOF.fullmatch(text)
     return None if found is None else VisitProof(int(found[1]), bytes.fromhex(found[2]))
