@@ -143,6 +143,26 @@ def test_changes_of_trust(file: Path, capsys: Output) -> None:
     }
 
 
+def test_d13_the_service_for_visitors_is_chosen_and_shown(file: Path, capsys: Output) -> None:
+    words = ["--name", "gamma.example", "--public-key", KeyPair(bytes(range(5, 37))).public.hex()]
+    words += ["--gateway", "g1=127.0.0.3:5900", "--visitors", "home"]
+    assert run(["federation", "add", str(file), *words]) == 0
+    assert capsys.readouterr().out.endswith("receives nothing; sends nothing; visitors home\n")
+    for word in ("move", "own"):
+        chosen = ["--takes-sessions", "--visitors", word]
+        assert run(["federation", "trust", str(file), "beta.example", *chosen]) == 0
+        assert read_federation(file).settings.domains["beta.example"].visitors == word
+    capsys.readouterr()
+    assert run(["federation", "list", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "beta.example: receives Price; sends nothing",
+        "gamma.example: receives nothing; sends nothing; visitors home",
+    ]
+    assert run(["federation", "trust", str(file), "gamma.example", "--visitors", "move"]) == 2
+    assert "move needs takes_sessions, which is false" in one_line(capsys.readouterr().err)
+    assert run(["federation", "trust", str(file), "gamma.example", "--visitors", "away"]) == 2
+
+
 def test_methods_of_types(file: Path, capsys: Output) -> None:
     for subject, method in (("Price", "tree"), ("a.b", "rendezvous"), ("Price", "default")):
         assert run(["federation", "method", str(file), subject, method]) == 0
@@ -316,7 +336,7 @@ def test_commands_and_the_file_of_the_page(tmp_path: Path, monkeypatch: pytest.M
     page = (Path(__file__).parents[2] / "docs" / "federation.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    wanderbus (federation (?!status).+)$", page, re.MULTILINE)
-    assert len(commands) == 17
+    assert len(commands) == 20
     third = ["federation init gamma/federation.toml --name gamma.example --gateway g1=127.0.0.3:5900"]
     for command in [*third, "federation card gamma/federation.toml > gamma.card", *commands]:
         words, _, target = command.partition(" > ")
@@ -327,6 +347,7 @@ def test_commands_and_the_file_of_the_page(tmp_path: Path, monkeypatch: pytest.M
     alpha, beta = (read_federation(Path(name, "federation.toml")) for name in ("alpha", "beta"))
     assert (alpha.sends("gamma.example"), dict(alpha.links_of("a1"))) == (frozenset({"Departure"}), {})
     assert list(alpha.looked_up) == ["beta.example"]
+    assert alpha.settings.domains["beta.example"].visitors == "move"
     assert alpha.sends("beta.example") >= beta.receives("alpha.example") == frozenset({"Departure"})
     (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     Path("page.toml").write_text(text)
