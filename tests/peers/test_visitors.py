@@ -19,6 +19,7 @@ from wanderbus.peers.far_servers import (
     ServersFound,
     VisitorsChoice,
 )
+from wanderbus.peers.handover import visitors
 from wanderbus.peers.handover.messages import Message, VisitorAnswered, VisitorCame, decode, encode
 from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.handover.visitors import HELD_MAX, HELD_S, STAYS_S, TIMER
@@ -232,6 +233,26 @@ def test_d13_answers_that_nobody_has_asked_for_decide_nothing() -> None:
         for is_coming in (False, True):
             assert host.say(VisitorAnswered(request, is_coming), server) == []
     assert decisions(host.say(none())) == [CallServed("c1")]
+
+
+def test_d13_a_server_that_was_not_asked_does_not_say_that_the_session_comes() -> None:
+    host = Host("move")
+    host.call()
+    host.meet("a1")
+    for server in ("alpha/a9", "gamma/g1"):
+        host.say(COMING, server)
+    assert decisions(host.later(HELD_S)) == [CallRefused("c1", "alpha, the domain of this user, cannot be reached")]
+
+
+def test_d13_the_oldest_of_too_many_late_sessions_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visitors, "REMEMBERED_MAX", 1)
+    host = Host("move")
+    host.call()
+    host.call("sip:erin@alpha")
+    assert len(decisions(host.later(HELD_S))) == 2
+    host.now += POSTPONED_S
+    host.call()
+    assert [type(each) for each in decisions(host.later(HELD_S))] == [CallRefused], "its time begins again"
 
 
 def test_d13_a_domain_has_no_more_waiting_calls_than_its_bound() -> None:

@@ -123,8 +123,9 @@ def test_d13_a_server_that_does_not_know_the_time_gives_no_session() -> None:
     assert home.answer(question()) == UNPROVED
 
 
-def test_d13_a_domain_gets_no_session_unless_the_operator_gives_it() -> None:
-    home = Home(gives=False)
+@pytest.mark.parametrize("has_session", [True, False])
+def test_d13_a_domain_gets_no_session_unless_the_operator_gives_it(has_session: bool) -> None:
+    home = Home(gives=False, has_session=has_session)
     assert home.answer(question()).reason == "alpha gives no sessions to beta; see federation.toml"
 
 
