@@ -1,4 +1,4 @@
-"""Benchmark of domains that share events: counts, rate, processor time, delivery time, and redundant links.
+"""Benchmark of domains that share events: counts, rate, times, redundant links, and causal order.
 
 Messages, tables and calls are counted exactly, with real gateways in virtual time. Times are those of real processes on
 loopback. NATS servers with leaf nodes run in the same run, if they are installed.
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from bench import federation_counts, federation_processes, federation_redundant
+from bench import federation_causal, federation_counts, federation_processes, federation_redundant
 from bench.sections import Measured, measure_sections, section_options, shown
 
 
@@ -19,10 +19,11 @@ class Size(NamedTuple):
 
     processes: federation_processes.Size
     redundant_events: int
+    causal_s: float
 
 
-FULL: Final = Size(federation_processes.Size(5, 4_000, 400), 2_000)
-QUICK: Final = Size(federation_processes.Size(1, 1_000, 200), 500)
+FULL: Final = Size(federation_processes.Size(5, 4_000, 400), 2_000, 5.0)
+QUICK: Final = Size(federation_processes.Size(1, 1_000, 200), 500, 2.0)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,12 +64,18 @@ def _redundant(size: Size) -> Measured:
     return rows, federation_redundant.goals_of(rows)
 
 
+def _causal(size: Size) -> Measured:
+    rows = federation_causal.measured(size.causal_s)
+    return rows, federation_causal.goals_of(rows)
+
+
 _MEASURES: Final[dict[str, Callable[[Size], Measured]]] = {
     "messages": _messages,
     "tables": _tables,
     "calls": _calls,
     "processes": _processes,
     "redundant": _redundant,
+    "causal": _causal,
 }
 
 

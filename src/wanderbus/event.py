@@ -118,6 +118,9 @@ class Event(msgspec.Struct, frozen=True):
 
     ``origin`` is the id of an event of a foreign domain at the server ``DOMAIN/SERVER`` there. The gateway sets it, a
     publisher cannot. It is unset, and false, for an event that was published in this domain.
+
+    ``past`` is what precedes it in other domains, if they ask for causal order
+    (:mod:`wanderbus.channels.causal.domain_past`). Servers set it, publishers cannot, and applications do not get it.
     """
 
     subject: str
@@ -125,6 +128,7 @@ class Event(msgspec.Struct, frozen=True):
     published_us: int | None = None
     arrived_us: int | None = None
     origin: EventId | msgspec.UnsetType = msgspec.UNSET
+    past: bytes | msgspec.UnsetType = msgspec.UNSET
 
     def __repr__(self) -> str:
         fields = (("published_us", self.published_us), ("arrived_us", self.arrived_us), ("origin", self.origin or None))

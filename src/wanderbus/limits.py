@@ -35,6 +35,9 @@ the matching subscriptions."""
 ORIGIN_BYTES_MAX: Final = 640
 """Bytes that the origin adds to an event of a foreign domain: names of the domain and of its server, two numbers."""
 
+PAST_BYTES_MAX: Final = 2_048
+"""Bytes that its causal past in other domains adds to an event."""
+
 EVENT_BYTES_MOST: Final = 2**20
 """Largest value of ``broker.event_bytes_max``: agents and links between servers accept events of this size."""
 

@@ -248,8 +248,10 @@ class DomainInfo(msgspec.Struct, frozen=True):
     gateway, ``waiting`` those from there that are not durable yet. The others from there were ``published``,
     ``repeated``, ``refused`` for good, of a type that is ``not_received``, or ``lost`` there before they were sent.
     ``awaited`` are servers of the own domain whose interest is not known yet: until then the other domain is told
-    nothing. ``through`` are the domains that the link goes through. ``trouble`` is the last reason why there was no
-    link, "" while all is well. ``visitors`` is the service for its users who call here: ``own``, ``home`` or ``move``.
+    nothing. ``order`` is ``causal`` if both domains ask for causal order, else it says who asks; of the events from
+    there, ``held`` have waited for a cause, and ``unordered`` went on without one that was late. ``through`` are the
+    domains that the link goes through. ``trouble`` is the last reason why there was no link, "" while all is well.
+    ``visitors`` is the service for its users who call here: ``own``, ``home`` or ``move``.
     """
 
     domain: str
@@ -266,7 +268,10 @@ class DomainInfo(msgspec.Struct, frozen=True):
     refused: int = 0
     not_received: int = 0
     lost: int = 0
+    held: int = 0
+    unordered: int = 0
     awaited: tuple[str, ...] = ()
+    order: str = ""
     trouble: str = ""
     visitors: str = "own"
 

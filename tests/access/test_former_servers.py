@@ -32,7 +32,7 @@ class Questions:
         (asked,) = self._asked
         assert (asked.server, asked.question.named) == (server, named)
         self._asked.clear()
-        past = encode_past(self.post.broker.state.decentralised.causal)
+        past = encode_past(self.post.broker.state.decentralised, 0)
         self.post.give(PastReported(server, asked.request, DevicePast(b"", past, next_server)))
 
 

@@ -139,7 +139,7 @@ def test_changes_of_trust(file: Path, capsys: Output) -> None:
     assert row == {
         **{"domain": "beta.example", "public_key": KEY, "gateways": {"b1": "127.0.0.2:5900"}},
         **{"receive": ["Stock"], "send": [], "events_per_s_max": None, "distance_ms": None, "backbone": True},
-        **{"gives_sessions": True, "takes_sessions": False, "visitors": "own"},
+        **{"gives_sessions": True, "takes_sessions": False, "visitors": "own", "causal": False},
     }
 
 
@@ -193,7 +193,8 @@ def test_lists_and_details(file: Path, capsys: Output) -> None:
         *("receives from it: Price", "sends to it: nothing"),
         *("sessions may move there: no", "sessions from there may move here: no"),
         "visitors from there: own",
-        *("events a second that are accepted: no bound", "distance: 1 ms", "method of Price: multicast"),
+        *("causal order: no", "events a second that are accepted: no bound"),
+        *("distance: 1 ms", "method of Price: multicast"),
     ]
     assert run(["federation", "show", str(file), "beta.example", "--json"]) == 0
     assert rows(capsys)[0]["methods"] == {"Price": "multicast"}
@@ -336,7 +337,7 @@ def test_commands_and_the_file_of_the_page(tmp_path: Path, monkeypatch: pytest.M
     page = (Path(__file__).parents[2] / "docs" / "federation.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    wanderbus (federation (?!status).+)$", page, re.MULTILINE)
-    assert len(commands) == 20
+    assert len(commands) == 24
     third = ["federation init gamma/federation.toml --name gamma.example --gateway g1=127.0.0.3:5900"]
     for command in [*third, "federation card gamma/federation.toml > gamma.card", *commands]:
         words, _, target = command.partition(" > ")

@@ -36,5 +36,16 @@ def test_status_begins_with_problems() -> None:
     assert [line.split()[1] for line in lines[5:]] == ["no", "standby", "no"]
 
 
+def test_status_of_causal_order() -> None:
+    agreed = DomainInfo("beta.test", is_linked=True, order="causal", unordered=3)
+    asked = DomainInfo("gamma.test", is_linked=True, order="asked here")
+    lines = shown([agreed, asked, DomainInfo("delta.test", is_linked=True, order="asked there")])
+    assert lines[:3] == [
+        "3 events of beta.test went on without their causes, which were late",
+        "no causal order with gamma.test: it is asked here alone",
+        "no causal order with delta.test: it is asked there alone",
+    ]
+
+
 def test_status_of_a_server_that_is_no_gateway_says_so() -> None:
     assert shown([]) == ["this server is no gateway to other domains"]

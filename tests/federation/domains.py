@@ -56,6 +56,8 @@ class Domains:
         self._gateways = {name: tuple((gateways or {}).get(name, servers[:1])) for name, servers in domains.items()}
         self.shared = shared
         self.method: Method = method
+        self.causal: set[tuple[str, str]] = set()
+        """Domains that ask for causal order, each with the one that it asks for it with."""
         self.absent: set[str] = set()
         """Domains that are not in the files of the others."""
         self._apart = apart
@@ -137,7 +139,11 @@ class Domains:
             domains=tuple(
                 [
                     ForeignDomain(
-                        each, self._gateways_from(domain, each), neighbours[each].receives, neighbours[each].sends
+                        each,
+                        self._gateways_from(domain, each),
+                        neighbours[each].receives,
+                        neighbours[each].sends,
+                        is_causal=(domain, each) in self.causal,
                     )
                     for each in others
                 ]

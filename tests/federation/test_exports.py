@@ -13,7 +13,7 @@ from wanderbus.event import Event, EventId, Loss
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
 from wanderbus.federation.exports import REOPEN_S, Exports
-from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
+from wanderbus.federation.wire import EventForwarded, EventPassed, EventsLost, EventsTaken
 from wanderbus.filters import parse
 from wanderbus.filters.merging import filter_of
 from wanderbus.filters.normalising import normal_form
@@ -34,7 +34,7 @@ class Server:
         self.exports = Exports("beta", frozenset({"T"}), ["a1"], itertools.count(1).__next__, 7)
         self.sent: list[protocol.FromAgent] = []
         """Messages for the broker of the server, since the last circuit."""
-        self.for_domain: list[EventForwarded | EventsLost] = []
+        self.for_domain: list[EventForwarded | EventPassed | EventsLost] = []
         self.timers: list[SetTimer] = []
         self.circuit = 0
         self.closed = 0

@@ -21,8 +21,8 @@ LINK = 500
 WALL_US = 1_000_000
 
 
-def imports(**options: float) -> Imports:
-    return Imports("alpha", "beta", frozenset({"T", "U"}), itertools.count(LINK).__next__, 7, **options)
+def imports(events_per_s_max: float | None = None) -> Imports:
+    return Imports("alpha", "beta", frozenset({"T", "U"}), itertools.count(LINK).__next__, 7, events_per_s_max)
 
 
 def event(number: int, subject: str = "T", server: str = "a1", incarnation: int = 3) -> EventForwarded:

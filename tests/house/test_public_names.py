@@ -81,7 +81,7 @@ MEMBERS = {
             "uri",
         ),
     ],
-    "Event": ["arrived_us", "attributes", "get", "get_all", "origin", "published_us", "subject"],
+    "Event": ["arrived_us", "attributes", "get", "get_all", "origin", "past", "published_us", "subject"],
     "Gap": ["count", "lost", "position", "reason"],
     "Merged": ["ack", "aclose"],
     "Notification": ["event", "id", "is_history", "position", "redelivered", "subscriptions", "xml"],

@@ -156,6 +156,37 @@ def test_refusal_of_several_gateways_with_a_decentralised_channel(tmp_path: Path
         assert federation.parts("a1", names, channels, SystemRandom(), b"", 1).links is not None
 
 
+def test_refusal_of_causal_order_without_decentralised_channels_or_with_spark(tmp_path: Path) -> None:
+    file = tmp_path / "causal.toml"
+    create_federation(file, "alpha.example", {"a1": "127.0.0.1:5900"})
+    key = KeyPair(b"\7" * 32).public.hex()
+    put_domain(
+        file,
+        "beta.example",
+        ForeignDomainSettings(public_key=key, gateways={"b1": "127.0.0.2:5900"}, receive=("Price",), causal=True),
+    )
+    federation, names = OwnFederation(file, "a1"), ("a1", "a2")
+    directory = Directory(ChannelGroups(bytes(32), 8), first_table(8, names, bytes(32)))
+
+    def channels(*, is_decentralised: bool) -> OwnChannels:
+        own = DecentralisedChannels(
+            *(directory, "a1", names, lambda subject: is_decentralised, lambda subject: Merging(), (Merging(),)),
+            has_ordered=True,
+        )
+        return OwnChannels(directory, "a1", decentralised=own, others=["a2"])
+
+    for unable in (None, channels(is_decentralised=False)):
+        with pytest.raises(ConfigurationError, match=r"causal: the channel of Price is not decentralised; make it so"):
+            federation.parts("a1", names, unable, SystemRandom(), b"", 1)
+    able = channels(is_decentralised=True)
+    with pytest.raises(ConfigurationError, match=r"causal: a matching engine on Spark matches events here"):
+        federation.parts("a1", names, able, SystemRandom(), b"", 1, has_engine=True)
+    assert (
+        federation.parts("a1", names, able, SystemRandom(), b"", 1).member.rows()["beta.example"]["order"]
+        == "asked here"
+    )
+
+
 @pytest.mark.parametrize("key", ["gateways", "public_key", ""])
 def test_refusal_of_a_changed_file_in_one_line(file: Path, key: str, caplog: pytest.LogCaptureFixture) -> None:
     own = OwnFederation(file, "a1")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from wanderbus.channels.causal.domain_past import PAST_DOMAINS_MAX
 from wanderbus.errors import ConfigurationError
 from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX, TYPES_MAX
 from wanderbus.rudp.keys import KeyPair
@@ -173,3 +174,30 @@ def test_counted_bounds_of_domains_types_and_gateways() -> None:
     gateways = ", ".join(f'g{number} = "127.0.0.1:{7000 + number}"' for number in range(GATEWAYS_MAX + 1))
     with pytest.raises(ConfigurationError, match="gateways: 33 in all are too many"):
         federation(_domains(1).replace('a1 = "127.0.0.1:5900"', gateways))
+
+
+def test_refusal_of_causal_order_where_it_would_be_lost() -> None:
+    asking = FILE.replace("events_per_s_max = 100", "causal = true")
+    one = asking.replace('a2 = "[2001:db8::1]:5900"\n', "")
+    assert federation(one).causal == ("beta.example",)
+    with pytest.raises(
+        ConfigurationError, match=r"domains\.beta\.example\.causal: alpha\.example has several gateways"
+    ):
+        federation(asking)
+    for key in ("gives_sessions", "takes_sessions"):
+        text = one.replace("causal = true", f"causal = true\n{key} = true")
+        with pytest.raises(ConfigurationError, match=r"causal: sessions that move to another domain do not take"):
+            federation(text)
+    more = "".join(
+        f"""
+[domains."d{number}.example"]
+public_key = "{KeyPair(bytes([number]) * 32).public.hex()}"
+gateways = {{ g1 = "192.0.2.{number}:5900" }}
+causal = true
+"""
+        for number in range(20, 20 + PAST_DOMAINS_MAX)
+    )
+    with pytest.raises(
+        ConfigurationError, match=r"domains: 33 with causal = true are too many \(expected at most 31\)"
+    ):
+        federation(one + more)

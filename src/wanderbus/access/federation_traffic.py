@@ -8,7 +8,7 @@ from typing import Any
 from wanderbus.access.federation_parts import FEDERATION, FOREIGN_LINKS, FederationParts
 from wanderbus.access.lone_handovers import LoneHandovers
 from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
-from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective, OrderedDomains
 from wanderbus.broker.servers.server_users import domain_of
 from wanderbus.broker.signals import BrokerInput, ForFederation
 from wanderbus.broker.state.state import BrokerState
@@ -118,7 +118,9 @@ class FederationTraffic:
         at_far: list[FarReport] = []
         for output in outputs:
             match output:
-                case LinkOpened() | LinkClosed() | MessageArrived() | DomainEventsLost() | ForeignInterestEffective():
+                case LinkOpened() | LinkClosed() | MessageArrived():
+                    for_broker.append(output)
+                case DomainEventsLost() | ForeignInterestEffective() | OrderedDomains():
                     for_broker.append(output)
                 case SendOnServerLink() | CloseServerLink():
                     for_servers.append(output)

@@ -59,7 +59,13 @@ from wanderbus.broker.messages import (
     UserStatusChanged,
 )
 from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost, LogRolledBack, ServerStarted
-from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestAsked, ForeignInterestEffective
+from wanderbus.broker.servers.foreign_messages import (
+    CausesReached,
+    DomainEventsLost,
+    ForeignInterestAsked,
+    ForeignInterestEffective,
+    OrderedDomains,
+)
 from wanderbus.broker.servers.leader_messages import InterestAwaited, InterestMerged, LeaderTrouble
 from wanderbus.broker.sessions.handover_messages import HandoverInput, HandoverOutput
 from wanderbus.machine import CancelTimer, ClockRead, SetTimer, TimerFired
@@ -85,6 +91,7 @@ OfDevices = LinkOpened | LinkClosed | DialogChanged | HandoverInput
 OfPeers = (
     LeaderEventsLost
     | DomainEventsLost
+    | OrderedDomains
     | ArrivalsRewound
     | InterestLost
     | PublishAnswered
@@ -126,7 +133,7 @@ ForLeaders = (
 ForInterest = DecentralisedInterestChanged | AdvertisementsChanged | DecentralisedArrivalMatched | RoutesAnswered
 """Outputs for the interest in decentralised channels."""
 
-ForFederation = DomesticInterestChanged | ForeignInterestAsked
+ForFederation = DomesticInterestChanged | ForeignInterestAsked | CausesReached
 """Outputs for the gateways to other domains."""
 
 BrokerOutput = (

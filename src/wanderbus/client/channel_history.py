@@ -145,6 +145,7 @@ def _items(row: _Row) -> Iterator[ChannelEvent | NumbersGone]:
     if row.kept_from or row.led_before:
         yield NumbersGone(row.kept_from, row.led_before, row.left_out)
     if row.event is not None and row.id is not None:
-        size = len(protocol.encode_event(row.event))
-        event = check_listed(row.event)
+        # Its past is for servers.
+        event = check_listed(msgspec.structs.replace(row.event, past=msgspec.UNSET))
+        size = len(protocol.encode_event(event))
         yield ChannelEvent(row.number, row.epoch, row.id, row.user, row.at_us, event, size)

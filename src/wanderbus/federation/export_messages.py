@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened, FromFar, ServersTold
-from wanderbus.federation.wire import EventForwarded, EventsLost
+from wanderbus.federation.wire import EventForwarded, EventPassed, EventsLost
 from wanderbus.machine import Output, SetTimer
 
 ToServerMessage = CircuitOpened | CircuitMessage | CircuitClosed | FromFar | ServersTold
@@ -19,7 +19,7 @@ class ToServer(Output, frozen=True):
 class ToDomain(Output, frozen=True):
     """Send a message to the gateway of the foreign domain."""
 
-    message: EventForwarded | EventsLost
+    message: EventForwarded | EventPassed | EventsLost
 
 
 ExportOutput = ToServer | ToDomain | SetTimer

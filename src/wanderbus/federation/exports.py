@@ -9,20 +9,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from wanderbus.broker.messages import ArrivalsTaken, EventArrived, LeaderEventsLost, OrderedInterestChanged
 from wanderbus.broker.rollback.messages import ArrivalsRewound
+from wanderbus.channels.causal.domain_past import decode_domain_past
 from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.merging import Merging
+from wanderbus.event import Event
 from wanderbus.federation.circuit_messages import CircuitClosed, CircuitMessage, CircuitOpened
-from wanderbus.federation.circuits import ExportCircuit, SentPlace
+from wanderbus.federation.circuits import ExportCircuit, SentPlace, circuit_numbers
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
-from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
+from wanderbus.federation.parameters import ForeignDomain
+from wanderbus.federation.wire import EventForwarded, EventPassed, EventsLost, EventsTaken
 from wanderbus.filters.merging import filter_of
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
 from wanderbus.peers.leader_sessions import LeaderSessions
@@ -34,6 +37,7 @@ from wanderbus.peers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
+from wanderbus.protocol import encode_event
 
 REOPEN_S: Final = 2.0
 """Pause until a circuit is opened again that this gateway or the server has closed."""
@@ -69,13 +73,22 @@ class Exports:
     :param servers: all servers of the own domain
     :param new_circuit: returns the number of a circuit that was never used on a link
     :param epoch: identifies this life of the gateway; it rises with each
+    :param has_order: true if the two domains have causal order; the past of events is for such domains alone
     """
 
     def __init__(
-        self, domain: str, types: frozenset[str], servers: Sequence[str], new_circuit: Callable[[], int], epoch: int
+        self,
+        domain: str,
+        types: frozenset[str],
+        servers: Sequence[str],
+        new_circuit: Callable[[], int],
+        epoch: int,
+        *,
+        has_order: bool = False,
     ) -> None:
         self.domain = domain
         self._types = types
+        self._has_order = has_order
         self._new_circuit = new_circuit
         self._sessions = LeaderSessions(_EveryServer(servers), epoch=epoch, positions={})
         self._servers = tuple(servers)
@@ -243,16 +256,38 @@ class Exports:
         server = arrived.leader
         if (circuit := self._circuits.get(server)) is None:
             return
-        is_skipped = not self._filters[arrived.event.subject]
+        event = arrived.event
+        is_wanted = self._filters[event.subject] > 0
+        is_skipped = not is_wanted and not self._is_awaited(event)
         sent = SentPlace(arrived.epoch, arrived.number, is_skipped)
         if is_skipped and not circuit.unacknowledged:
             self._acknowledge(server, sent, now)
             return
         circuit.unacknowledged.append(sent)
-        if not is_skipped:
+        if is_wanted:
             self.sent += 1
-            event = msgspec.Raw(arrived.encoded)
-            self._outputs.append(ToDomain(EventForwarded(server, arrived.epoch, arrived.number, arrived.id, event)))
+            encoded = arrived.encoded
+            if event.past and not self._has_order:
+                encoded = encode_event(msgspec.structs.replace(event, past=msgspec.UNSET))
+            forwarded = EventForwarded(server, arrived.epoch, arrived.number, arrived.id, msgspec.Raw(encoded))
+            self._outputs.append(ToDomain(forwarded))
+        elif not is_skipped:
+            self._outputs.append(ToDomain(EventPassed(server, arrived.epoch, arrived.number, arrived.id)))
+
+    def _is_awaited(self, event: Event) -> bool:
+        """Return whether others may wait for an event in the foreign domain, which wanted it when it was accepted."""
+        return bool(self._has_order and event.past) and self.domain in decode_domain_past(event.past or b"").targets
 
     def _server_of(self, number: int) -> str | None:
         return next((server for server, each in self._circuits.items() if each.number == number), None)
+
+
+def exports_of(
+    domains: Collection[ForeignDomain], servers: Sequence[str], generation: int, epoch: int
+) -> dict[str, Exports]:
+    """Return the exports of each foreign domain; ``generation`` tells their circuits from those of other gateways."""
+    numbers = circuit_numbers(generation, len(domains))
+    return {
+        each.name: Exports(each.name, each.sends, servers, new_circuit, epoch, has_order=each.is_causal)
+        for each, new_circuit in zip(domains, numbers, strict=True)
+    }

@@ -21,30 +21,31 @@ from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import EventId
+from wanderbus.federation.cause_order import CauseOrder
 from wanderbus.federation.circuit_messages import (
     CircuitClosed,
     CircuitMessage,
-    FromFar,
     ServersAsked,
-    ServersTold,
     ToFar,
 )
-from wanderbus.federation.circuits import circuit_numbers, domain_of_circuit
+from wanderbus.federation.circuits import domain_of_circuit
 from wanderbus.federation.domestic_interest import DomesticTable, ReceivedTypes
 from wanderbus.federation.everywhere import EverywhereAnswers
 from wanderbus.federation.everywhere_messages import InterestCounts
 from wanderbus.federation.export_messages import ExportOutput, ToDomain, ToServer
-from wanderbus.federation.exports import Exports
+from wanderbus.federation.exports import exports_of
+from wanderbus.federation.far.passing import FarPassing
 from wanderbus.federation.gateway_choice import SWITCH_S, Choice, GatewayChoice, domain_of_link, link_name
 from wanderbus.federation.imported import Imported
-from wanderbus.federation.imports import Imports
+from wanderbus.federation.imports import imports_of
 from wanderbus.federation.messages import (
     FederationOutput,
     ForeignEventsLost,
     ForeignLinkReport,
     ForForeignLinks,
 )
-from wanderbus.federation.named_servers import NamedFarServers, shown
+from wanderbus.federation.named_servers import shown
 from wanderbus.federation.own_gateways import OwnGateways
 from wanderbus.federation.parameters import ForeignDomain
 from wanderbus.federation.reports.foreign_troubles import LINK_HINT, ForeignTroubles
@@ -65,6 +66,7 @@ from wanderbus.federation.routing_messages import (
 from wanderbus.federation.shared_outputs import ByOpener
 from wanderbus.federation.wire import (
     EventForwarded,
+    EventPassed,
     EventsLost,
     EventsTaken,
     FarForwarded,
@@ -72,13 +74,13 @@ from wanderbus.federation.wire import (
     FiltersBegun,
     FiltersSent,
     Message,
+    OrderStated,
     ServersNamed,
     ServersWanted,
     decode,
     encode,
 )
 from wanderbus.machine import CancelTimer, SetTimer, TimerFired
-from wanderbus.peers.handover.placement import server_for
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConsumedOnServerLink,
@@ -143,8 +145,6 @@ class Gateway:
         """Foreign domains with a link here since the routing has begun."""
         self._reachable: set[str] = {name}
         """Servers of the own domain that can be reached."""
-        self._servers = tuple(servers)
-        self._access = frozenset(access or servers)
         self._table = DomesticTable([each for each in servers if each != name], types)
         self._domains = {each.name: each for each in domains}
         self._lives = RoutingLives(routing, epoch, gateways.index(name), self._domains)
@@ -156,16 +156,10 @@ class Gateway:
             if own < each.name
         }
         self._names = tuple(self._domains)
-        self._named = NamedFarServers(self._domains)
-        numbers = circuit_numbers(generation, len(self._names))
-        self._exports = {
-            each.name: Exports(each.name, each.sends, servers, new_circuit, epoch)
-            for each, new_circuit in zip(self._domains.values(), numbers, strict=True)
-        }
-        self._imports = {
-            each.name: Imports(each.name, own, each.receives, new_link, epoch, each.events_per_s_max)
-            for each in self._domains.values()
-        }
+        self._far = FarPassing(servers, access or servers, self._domains)
+        self._order = CauseOrder(own, name, servers, [each.name for each in self._domains.values() if each.is_causal])
+        self._exports = exports_of(self._domains.values(), servers, generation, epoch)
+        self._imports = imports_of(self._domains.values(), own, new_link, epoch, self._order)
         self._publishing: dict[int, str] = {}
         """The foreign domain whose events each link of the broker publishes."""
         self._known: dict[str, frozenset[str]] = {}
@@ -275,7 +269,12 @@ class Gateway:
         elif domain is not None:
             del self._publishing[output.link]
             self._imported(domain, self._imports[domain].dropped(now))
-        return self._take()
+        return self._take_examined(now)
+
+    def causes_reached(self, ids: Iterable[EventId], now: float) -> list[GatewayOutput]:
+        """Note events that have come to this server, which others may wait for."""
+        self._order.reach(*ids)
+        return self._take_examined(now)
 
     def finish(self) -> list[GatewayOutput]:
         """End a batch: acknowledge to foreign domains what is durable here, and let them send as much again."""
@@ -342,7 +341,7 @@ class Gateway:
                 self._troubles.unreachable(domain, reason, now)
             case ServerReachable() if domain in self._domains:
                 self._troubles.report(domain, "")
-        return self._take()
+        return self._take_examined(now)
 
     def gateways_found(self, found: KnowServers, now: float) -> list[GatewayOutput]:
         """Use the gateways of a domain that the DNS names, in this order."""
@@ -364,6 +363,8 @@ class Gateway:
         elif not self._table.awaited:
             self._route([DomainLinked(domain)], now)
         self._had.add(domain)
+        if self._domains[domain].is_causal:
+            self._to_domain(domain, OrderStated())
         self._begin(domain, now)
 
     def _on_message(self, domain: str, link: int, payload: bytes, now: float) -> None:
@@ -373,7 +374,7 @@ class Gateway:
         try:
             message = decode(payload)
             match message:
-                case EventForwarded() | EventsLost():
+                case EventForwarded() | EventsLost() | EventPassed():
                     self._imported(domain, self._imports[domain].received(message, self._wall_us, now))
                     return
                 case FarForwarded() | ServersWanted() | ServersNamed():
@@ -394,6 +395,8 @@ class Gateway:
                     self._outputs.append(ForForeignLinks(SendOnServerLink(link, encode(FiltersAnswered()))))
                     if not self._table.awaited:
                         self._route([DomainLinked(domain)], now)
+                case OrderStated():
+                    self._order.stated(domain)
                 case FiltersAnswered():
                     self._unanswered[domain] = max(0, self._unanswered[domain] - 1)
             self._consumed(link, 1)
@@ -401,18 +404,12 @@ class Gateway:
             self._close(domain, f"{domain}: {error}")
 
     def _pass_on(self, domain: str, message: FarForwarded | ServersWanted | ServersNamed) -> None:
-        """Pass on what a server of another domain says to one here; it is lost if that cannot be reached."""
-        match message:
-            case FarForwarded(source=source, target=target, payload=payload) if target in self._reachable:
-                self._named.check(domain, source)
-                self._outputs.append(ToServer(target, FromFar(domain, source, payload)))
-            case ServersWanted(source=source, user=user):
-                chosen = server_for(user, sorted(self._reachable & self._access)) or ""
-                self._to_domain(domain, ServersNamed(source, user, self._servers, chosen))
-            case ServersNamed(target=target, user=user, servers=servers, chosen=chosen) if target in self._reachable:
-                for each in servers:
-                    self._named.check(domain, each)
-                self._outputs.append(ToServer(target, ServersTold(domain, user, servers, chosen)))
+        """Pass on what a server of another domain says to one here, or answer it."""
+        for output in self._far.outputs(domain, message, self._reachable):
+            if isinstance(output, ToServer):
+                self._outputs.append(output)
+            else:
+                self._to_domain(domain, output)
 
     def _to_domain(self, domain: str, message: Message) -> None:
         if (link := self._links.get(domain)) is not None:
@@ -426,6 +423,7 @@ class Gateway:
 
     def _unlinked(self, domain: str, now: float) -> None:
         self._early.pop(domain, None)
+        self._order.unlinked(domain)
         self._unanswered.pop(domain, None)
         self._taken.pop(domain, None)
         self._apply(domain, self._exports[domain].end(f"the link to {domain} is closed", now))
@@ -511,8 +509,17 @@ class Gateway:
             self._outputs.append(ForeignEventsLost(domain, lost.server, lost.count, shown(lost.reason)))
         if result.report_at is not None:
             self._outputs.append(SetTimer(("lost", domain), result.report_at))
+        if result.examine_at is not None:
+            self._outputs.append(SetTimer(("causes", domain), result.examine_at))
         if result.retry_at is not None:
             self._outputs.append(SetTimer(("import", domain), result.retry_at))
+
+    def _take_examined(self, now: float) -> list[GatewayOutput]:
+        """Publish what has waited for events that have come meanwhile; return all outputs."""
+        while self._order.take_changed():
+            for domain in sorted(self._order.domains):
+                self._imported(domain, self._imports[domain].examine(now))
+        return self._take()
 
     def _consumed(self, link: int, count: int) -> None:
         if count:
@@ -542,9 +549,11 @@ class Gateway:
                 self._imported(domain, self._imports[domain].retry(now))
             case ("lost", str(domain)):
                 self._imported(domain, self._imports[domain].losses_due(now))
+            case ("causes", str(domain)):
+                self._imported(domain, self._imports[domain].examine(now, is_timer=True))
             case ("connect", str(domain)):
                 self._tried(domain, now)
-        return self._take()
+        return self._take_examined(now)
 
     def rows(self) -> dict[str, Mapping[str, Any]]:
         """Return the state of each foreign domain, as it is listed."""
@@ -559,6 +568,7 @@ class Gateway:
                 "waiting": self._imports[name].waiting,
                 **self._imports[name].counts,
                 "awaited": list(self._table.awaited),
+                "order": self._order.agreement(name),
                 "trouble": self._trouble(name),
                 "visitors": each.visitors,
             }

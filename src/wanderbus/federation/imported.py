@@ -6,6 +6,8 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.messages import LinkClosed, LinkOpened, MessageArrived
+from wanderbus.channels.causal.domain_past import Cause
+from wanderbus.event import EventId
 from wanderbus.federation.wire import EventsLost, EventsTaken
 
 
@@ -19,6 +21,14 @@ class WaitingEvent(msgspec.Struct):
     publish: protocol.PublishFor | None = None
     is_published: bool = False
     """True while it waits for the answer of the broker."""
+    id: EventId | None = None
+    """Its id in its own domain, at ``DOMAIN/SERVER``; None for a loss."""
+    causes: tuple[Cause, ...] = ()
+    """Events that have to come before it."""
+    held_until: float | None = None
+    """Time up to which it waits for them; None if it does not wait."""
+    is_counted: bool = False
+    """True if the other domain was allowed to send another event in its place already."""
 
     @property
     def device(self) -> str:
@@ -37,5 +47,7 @@ class Imported(msgspec.Struct):
     """Report about events that are lost."""
     report_at: float | None = None
     """Time at which :meth:`Imports.losses_due` is due, if that has to be set."""
+    examine_at: float | None = None
+    """Time at which :meth:`Imports.examine` is due, if that has to be set."""
     retry_at: float | None = None
     """Time at which :meth:`Imports.retry` is due, if that has to be set."""

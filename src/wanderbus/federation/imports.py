@@ -9,7 +9,7 @@ behind it.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -18,12 +18,20 @@ from wanderbus import protocol
 from wanderbus.broker.messages import LinkClosed, LinkOpened, MessageArrived
 from wanderbus.broker.publish.outbox_orders import holds_back
 from wanderbus.broker.servers.server_users import domain_user
+from wanderbus.channels.causal.domain_past import (
+    CAUSE_WAIT_S,
+    decode_domain_past,
+    encode_domain_past,
+    restricted,
+)
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import EventId
+from wanderbus.event import Event, EventId
+from wanderbus.federation.cause_order import CauseOrder
 from wanderbus.federation.imported import Imported, WaitingEvent
 from wanderbus.federation.named_servers import NamedServers
+from wanderbus.federation.parameters import ForeignDomain
 from wanderbus.federation.reports.loss_reports import LossReports
-from wanderbus.federation.wire import EventForwarded, EventsLost, EventsTaken
+from wanderbus.federation.wire import EventForwarded, EventPassed, EventsLost, EventsTaken
 from wanderbus.limits import NUMBER_MAX
 from wanderbus.tokens import TokenBucket
 
@@ -33,6 +41,9 @@ nothing."""
 
 WAITING_MAX: Final = 4_096
 """Events of a foreign domain that are not durable here yet. Its servers send no more than their windows, far fewer."""
+
+HELD_BYTES_MAX: Final = 2**23
+"""Events that wait for their causes while their domain may send others in their place."""
 
 RETRY_S: Final = 1.0
 """Pause until events are published again that were refused for now."""
@@ -47,6 +58,7 @@ class Imports:
     :param new_link: returns the number of a link of the broker that is not used yet
     :param epoch: identifies this life of the gateway; it rises with each
     :param events_per_s_max: most events a second; None for any number
+    :param order: the causes that have come; None if the two domains have no causal order
     """
 
     def __init__(
@@ -57,8 +69,15 @@ class Imports:
         new_link: Callable[[], int],
         epoch: int,
         events_per_s_max: float | None = None,
+        order: CauseOrder | None = None,
     ) -> None:
         self._domain = domain
+        self._own = own
+        self._order = order
+        self._holding: dict[str, deque[WaitingEvent]] = {}
+        """Events of each server that wait for causes, in order, and those behind them."""
+        self._held_bytes = 0
+        self._examine_at: float | None = None
         self._user = domain_user(domain, own)
         self._types = types
         self._new_link = new_link
@@ -86,7 +105,7 @@ class Imports:
         """Return the number of events that are not durable here yet."""
         return self._count
 
-    def received(self, message: EventForwarded | EventsLost, wall_us: int, now: float) -> Imported:
+    def received(self, message: EventForwarded | EventsLost | EventPassed, wall_us: int, now: float) -> Imported:
         """Take an event of the foreign domain; :class:`RemoteProtocolError` if it must not have sent this."""
         result = Imported()
         if self._count >= WAITING_MAX:
@@ -102,15 +121,69 @@ class Imports:
             one.is_done = True
             self.counts["lost"] = min(NUMBER_MAX, self.counts["lost"] + message.count)
             result.lost, result.report_at = self._losses.lost(message, now)
-        elif (publish := self._publish_of(message, wall_us)) is None:
+        elif isinstance(message, EventPassed):
+            one.is_done = True
+            one.id = self._far_id(message.id)
+        elif (publish := self._publish_of(message, wall_us, one)) is None:
             one.is_done = True
             self.counts["not_received"] += 1
         else:
             one.publish = publish
-            self._requests[publish.request] = self._unpublished[publish.request] = one
+            self._requests[publish.request] = one
+            self._await_causes(one, result, now)
             self._go_on(result, now)
         self._finish(message.server, result)
         return result
+
+    def examine(self, now: float, *, is_timer: bool = False) -> Imported:
+        """Publish the events whose causes have come, or that have waited for long enough."""
+        result = Imported()
+        if is_timer:
+            self._examine_at = None
+        for server in list(self._holding):
+            self._release(server, result, now)
+        self._go_on(result, now)
+        return result
+
+    def _await_causes(self, one: WaitingEvent, result: Imported, now: float) -> None:
+        """Let an event wait for its causes, and behind those of its server that wait."""
+        holding = self._holding.setdefault(one.server, deque())
+        holding.append(one)
+        one.held_until = now + CAUSE_WAIT_S
+        self._release(one.server, result, now)
+        if one.held_until is None:
+            return
+        self.counts["held"] += 1
+        size = 0 if one.publish is None else len(bytes(one.publish.event))
+        if self._held_bytes + size <= HELD_BYTES_MAX:
+            # Its causes may come behind it on the same link.
+            self._held_bytes += size
+            one.is_counted = True
+            result.done += 1
+
+    def _release(self, server: str, result: Imported, now: float) -> None:
+        """Let the first events of a server go on that wait for nothing."""
+        holding, order = self._holding[server], self._order
+        while holding:
+            one = holding[0]
+            if order is not None and one.causes:
+                assert one.held_until is not None
+                if order.must_wait(self._domain, one.causes):
+                    if now < one.held_until:
+                        self._examine_later(result, one.held_until)
+                        return
+                    order.give_up(self._domain, one.causes)
+                if order.passes(self._domain, one.causes):
+                    self.counts["unordered"] += 1
+            holding.popleft()
+            one.held_until = None
+            assert one.publish is not None
+            self._unpublished[one.publish.request] = one
+        del self._holding[server]
+
+    def _examine_later(self, result: Imported, at: float) -> None:
+        if self._examine_at is None or at < self._examine_at:
+            self._examine_at = result.examine_at = at
 
     def answered(self, payload: bytes, now: float) -> Imported:
         """Take a message of the broker here."""
@@ -149,7 +222,7 @@ class Imports:
         self._is_retrying = False
         self._held &= {one.device for one in self._requests.values() if one.is_published}
         self._unpublished = OrderedDict(
-            (request, one) for request, one in self._requests.items() if not one.is_published
+            (request, one) for request, one in self._requests.items() if not one.is_published and one.held_until is None
         )
         self._go_on(result, now)
         if self._held:
@@ -164,8 +237,10 @@ class Imports:
 
     def end(self) -> Imported:
         """Forget what waits: the link to the foreign domain is gone, and it sends everything again on the next one."""
-        result = Imported(done=self._count)
+        result = Imported(done=sum(not each.is_counted for several in self._waiting.values() for each in several))
         self._waiting.clear()
+        self._holding.clear()
+        self._held_bytes = 0
         self._requests.clear()
         self._unpublished.clear()
         self._held.clear()
@@ -178,22 +253,37 @@ class Imports:
     def _forget(self, server: str, result: Imported) -> None:
         """Forget what waits of a server, which the other gateway reads again from its first unacknowledged event on."""
         again = self._waiting[server]
-        result.done += len(again)
         self._count -= len(again)
+        self._holding.pop(server, None)
         for one in again:
+            self._count_done(one, result)
             if one.publish is not None:
                 self._requests.pop(one.publish.request, None)
                 self._unpublished.pop(one.publish.request, None)
         again.clear()
 
-    def _publish_of(self, message: EventForwarded, wall_us: int) -> protocol.PublishFor | None:
+    def _far_id(self, identity: EventId) -> EventId:
+        """Return the id by which all domains know an event of the foreign one."""
+        self._named.check(identity.origin)
+        return EventId(f"{self._domain}/{identity.origin}", identity.incarnation, identity.number)
+
+    def _with_past(self, one: WaitingEvent, event: Event) -> Event:
+        """Return an event with as much of its past as is believed here, and let it wait for that."""
+        if not event.past or self._order is None:
+            return msgspec.structs.replace(event, past=msgspec.UNSET) if event.past else event
+        past = restricted(decode_domain_past(event.past), self._domain, self._own, self._order.domains)
+        one.causes = tuple([each for each in past.causes if self._own in each.targets])
+        domains = (self._domain, self._own, *sorted(self._order.domains - {self._domain}))
+        return msgspec.structs.replace(event, past=encode_domain_past(past, domains))
+
+    def _publish_of(self, message: EventForwarded, wall_us: int, one: WaitingEvent) -> protocol.PublishFor | None:
         """Return the event as it is published here; None if its type is not received."""
         identity, event = message.id, protocol.decode_event(bytes(message.event))
         subject = event.subject
+        one.id = origin = self._far_id(identity)
         if subject not in self._types:
             return None
-        self._named.check(identity.origin)
-        origin = EventId(f"{self._domain}/{identity.origin}", identity.incarnation, identity.number)
+        event = self._with_past(one, msgspec.structs.replace(event, origin=origin))
         self._last_request += 1
         return protocol.PublishFor(
             self._last_request,
@@ -201,7 +291,7 @@ class Imports:
             device_of(identity, subject),
             identity.incarnation,
             identity.number,
-            msgspec.Raw(protocol.encode_event(msgspec.structs.replace(event, origin=origin))),
+            msgspec.Raw(protocol.encode_event(event)),
             wall_us,
             is_outbox=True,
         )
@@ -244,11 +334,33 @@ class Imports:
         while waiting and waiting[0].is_done:
             last = waiting.popleft()
             self._count -= 1
-            result.done += 1
+            self._count_done(last, result)
+            if last.id is not None and self._order is not None:
+                self._order.reach(last.id)
         if last is not None:
             result.taken.append(EventsTaken(server, last.epoch, last.number))
+
+    def _count_done(self, one: WaitingEvent, result: Imported) -> None:
+        """Let the other domain send another event in place of this one, unless it may already."""
+        if not one.is_counted:
+            result.done += 1
+        elif one.publish is not None:
+            self._held_bytes -= len(bytes(one.publish.event))
 
 
 def device_of(identity: EventId, subject: str) -> str:
     """Return the device that publishes an event here: the server that accepted it, and its type."""
     return f"{identity.origin}/{subject}"
+
+
+def imports_of(
+    domains: Iterable[ForeignDomain], own: str, new_link: Callable[[], int], epoch: int, order: CauseOrder
+) -> dict[str, Imports]:
+    """Return the imports of each foreign domain; ``order`` is for those with causal order."""
+    return {
+        each.name: Imports(
+            *(each.name, own, each.receives, new_link, epoch, each.events_per_s_max),
+            order=order if each.is_causal else None,
+        )
+        for each in domains
+    }

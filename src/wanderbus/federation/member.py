@@ -19,7 +19,13 @@ from itertools import count
 from typing import Any, Final
 
 from wanderbus.broker.messages import DomesticInterestChanged, LinkDropped, SendOnLink
-from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestAsked, ForeignInterestEffective
+from wanderbus.broker.servers.foreign_messages import (
+    CausesReached,
+    DomainEventsLost,
+    ForeignInterestAsked,
+    ForeignInterestEffective,
+    OrderedDomains,
+)
 from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.channels.interest.messages import decode as decode_interest
 from wanderbus.channels.interest.messages import encode as encode_interest
@@ -123,6 +129,7 @@ class FederationMember:
         others = [each for each in parameters.gateways if each != self._server]
         self._source = DomesticSource(self._server, others, types, epoch)
         self._gateways = frozenset(parameters.gateways)
+        self._ordered = OrderedDomains(parameters.causal, parameters.gateways[0])
         self._everywhere: EverywhereRequests = EverywhereRequests() if former is None else former._everywhere
         self._given_up_at: float | None = None
         """Time of the timer for these."""
@@ -176,6 +183,7 @@ class FederationMember:
 
     def _begin(self, sharing: Iterable[str], now: float) -> None:
         """Let the domains leave that are not foreign ones any more, and begin as a gateway."""
+        self._outputs.append(self._ordered)
         self._outputs += self._host.leave(sorted(set(sharing) - self._lossy.keys()), self._epoch)
         if self._gateway is not None:
             self._route(self._gateway.start(now))
@@ -243,6 +251,8 @@ class FederationMember:
                     self._outputs += self._lookups.timer_fired(domain, now)
                 case DomesticInterestChanged():
                     self._on_subscriptions(given, now)
+                case CausesReached(ids=ids) if gateway is not None:
+                    self._route(gateway.causes_reached(ids, now))
                 case ForeignInterestAsked(name=name):
                     self._everywhere.ask(name, now)
                 case TimerFired(key="everywhere"):

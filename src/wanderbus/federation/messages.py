@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
-from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost, ForeignInterestEffective, OrderedDomains
 from wanderbus.broker.signals import ForFederation
 from wanderbus.federation.parameters import FederationParameters
 from wanderbus.machine import Address, CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
@@ -119,6 +119,7 @@ FederationOutput = (
     | MessageArrived
     | DomainEventsLost
     | ForeignInterestEffective
+    | OrderedDomains
     | SendOnServerLink
     | CloseServerLink
     | ForForeignLinks

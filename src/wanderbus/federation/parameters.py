@@ -27,6 +27,8 @@ class ForeignDomain(msgspec.Struct, frozen=True):
     """True if its gateways are looked up in the DNS."""
     visitors: VisitorsChoice = "own"
     """Service for its users who call here."""
+    is_causal: bool = False
+    """True if this domain asks for causal order with it."""
 
 
 class FederationParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +46,11 @@ class FederationParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Those that serve devices; all unless given."""
     domains: tuple[ForeignDomain, ...]
     routing: RoutingSettings
+
+    @property
+    def causal(self) -> tuple[str, ...]:
+        """Return the domains that this one asks for causal order with, sorted."""
+        return tuple(sorted([each.name for each in self.domains if each.is_causal]))
 
     @property
     def received(self) -> frozenset[str]:

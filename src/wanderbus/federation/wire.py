@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from wanderbus.event import EventId, Number
-from wanderbus.limits import EVENT_BYTES_MAX
+from wanderbus.limits import EVENT_BYTES_MAX, PAST_BYTES_MAX
 from wanderbus.protocol.bases import decoded
 
 NAME_CHARACTERS_MAX: Final = 255
@@ -100,6 +100,22 @@ class FiltersAnswered(GatewayMessage, frozen=True, tag=9):
     """All messages about filters before this one are of the time before :class:`FiltersBegun`; all filters follow."""
 
 
+class OrderStated(GatewayMessage, frozen=True, tag=10):
+    """The sender asks for causal order with the receiver's domain."""
+
+
+class EventPassed(GatewayMessage, frozen=True, tag=11):
+    """An event of ``server`` that the receiver's domain wants no more, and that others may wait for there.
+
+    Its fields are those of :class:`EventForwarded`.
+    """
+
+    server: Name
+    epoch: Number
+    number: Number
+    id: EventId
+
+
 Message = (
     EventForwarded
     | EventsLost
@@ -110,9 +126,11 @@ Message = (
     | ServersWanted
     | ServersNamed
     | FiltersAnswered
+    | OrderStated
+    | EventPassed
 )
 
-EVENT_MESSAGE_BYTES_MAX: Final = EVENT_BYTES_MAX + 1024
+EVENT_MESSAGE_BYTES_MAX: Final = EVENT_BYTES_MAX + PAST_BYTES_MAX + 1024
 """Largest message with an event."""
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -69,12 +69,15 @@ def presented(notification: Notification, format: str) -> Notification:
 
 
 def _checked(event: Event) -> Event:
-    """Return ``event`` if its content is valid; its times are not checked, since old logs have times of any size."""
+    """Return ``event`` if its content is valid, without its past, which is for servers.
+
+    Its times are not checked, since old logs have times of any size.
+    """
     try:
         check_content(event)
     except EventError as error:
         raise RemoteProtocolError(f"the broker sent an invalid event: {error}", None) from None
-    return event
+    return msgspec.structs.replace(event, past=msgspec.UNSET) if event.past else event
 
 
 def _is_text(data: bytes) -> bool:

@@ -312,7 +312,10 @@ class BrokerRole(StatefulRole):
         access = servers if domain is None else domain.servers_with("access")
         epoch_ms = max(self._state.wall_us, wall_us()) // 1_000
         self._resolver = self._federation.resolver(self._offer.feed, self._settings.domains)
-        parts = self._federation.parts(name, servers, self._channels, random, reset_key, epoch_ms, access)
+        has_engine = bool(self._config.spark_subjects)
+        parts = self._federation.parts(
+            name, servers, self._channels, random, reset_key, epoch_ms, access, has_engine=has_engine
+        )
         return parts._replace(visit_key=self._make_visit_key())
 
     def _find_gateways(self, wanted: FindGateways) -> None:

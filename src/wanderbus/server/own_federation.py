@@ -62,6 +62,8 @@ class FederationContext(msgspec.Struct):
     """Time of the start, or of the last change of the file."""
     access: tuple[str, ...] = ()
     """Servers that serve devices; all if it is empty."""
+    has_engine: bool = False
+    """True if a matching engine on Spark matches events here."""
 
     @property
     def lineage(self) -> Callable[[str], Sequence[str]]:
@@ -142,16 +144,19 @@ class OwnFederation:
         reset_key: bytes,
         epoch_ms: int,
         access: Sequence[str] = (),
+        *,
+        has_engine: bool = False,
     ) -> FederationParts:
         """Return the part of this server, and as a gateway its links to other domains.
 
         :param servers: all servers of the domain
         :param epoch_ms: time of the start, which identifies this life of the server
         :param access: servers that serve devices; all unless given
+        :param has_engine: true if a matching engine on Spark matches events here
         :raises ConfigurationError: a gateway is no server of the domain
         """
         context = self._context = FederationContext(
-            server, tuple(servers), channels, random, reset_key, epoch_ms, tuple(access)
+            server, tuple(servers), channels, random, reset_key, epoch_ms, tuple(access), has_engine
         )
         self._check(self.federation, context)
         parameters = self._parameters(context)
@@ -209,6 +214,7 @@ class OwnFederation:
                 f"federation: its gateway {strangers[0]} is no server of the domain; name gateways as in event_domain"
             )
         self._check_decentralised(federation, context.channels)
+        self._check_causal(federation, context)
 
     def _make_links(self, context: FederationContext) -> ServerLinks | None:
         if self.gateway is None or self.key is None:
@@ -239,6 +245,22 @@ class OwnFederation:
                 "gateways; leave one, or make the channel ordered"
             )
 
+    def _check_causal(self, federation: Federation, context: FederationContext) -> None:
+        """Refuse causal order where a channel has none within the domain."""
+        channels = None if context.channels is None else context.channels.decentralised
+        for name in federation.causal:
+            for each in sorted(federation.receives(name) | federation.sends(name)):
+                if channels is None or not channels.has(each):
+                    raise ConfigurationError(
+                        f"domains.{name}.causal: the channel of {each} is not decentralised; make it so in "
+                        "event_domain, or leave out causal"
+                    )
+            if context.has_engine:
+                raise ConfigurationError(
+                    f"domains.{name}.causal: a matching engine on Spark matches events here, which then have no known "
+                    "causes; leave out causal, or broker.spark_subjects"
+                )
+
     def _parameters(self, context: FederationContext) -> FederationParameters:
         federation = self.federation
         settings, distances = federation.settings, federation.distances_ms
@@ -264,6 +286,7 @@ class OwnFederation:
                 settings.domains[name].takes_sessions,
                 name in federation.looked_up,
                 settings.domains[name].visitors,
+                settings.domains[name].causal,
             )
             for name in names
         ]

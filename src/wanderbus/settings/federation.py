@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from wanderbus import limits
+from wanderbus.channels.causal.domain_past import PAST_DOMAINS_MAX
 from wanderbus.errors import ConfigurationError, RemoteProtocolError
 from wanderbus.federation.methods.filter_bounds import DOMAINS_MAX, TYPES_MAX
 from wanderbus.federation.routing_messages import Method
@@ -87,6 +88,10 @@ class ForeignDomainSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     backbone: bool = True
     """True for one of the rendezvous domains of the method ``rendezvous``."""
 
+    causal: bool = False
+    """True to have causal order with it, if it asks for that, too: no answer is read before the event that it answers,
+    whatever domains they are from. All types that cross need decentralised channels here (SPEC K-06)."""
+
 
 class FederationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a domain among others; the file is the same for all its servers."""
@@ -151,6 +156,7 @@ class Federation:
         self._check_types()
         self._check_reached()
         self._check_values()
+        self._check_causal()
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -167,6 +173,11 @@ class Federation:
         """Return the rendezvous domains, sorted; the own one is among them unless the file excludes it."""
         foreign = {name for name, domain in self.settings.domains.items() if domain.backbone}
         return tuple(sorted(foreign | ({self.name} if self.settings.backbone else set())))
+
+    @property
+    def causal(self) -> tuple[str, ...]:
+        """Return the domains that causal order is asked for with, sorted."""
+        return tuple([name for name in self.domains if self.settings.domains[name].causal])
 
     @property
     def distances_ms(self) -> Mapping[str, float]:
@@ -257,6 +268,21 @@ class Federation:
                     f"domains.{name}.gateways: there is none; name one with its address, or share a type whose method "
                     "is tree"
                 )
+
+    def _check_causal(self) -> None:
+        """Refuse causal order where it would be lost without a word."""
+        _check_count("domains", self.causal, PAST_DOMAINS_MAX - 1, "with causal = true")
+        for name in self.causal:
+            domain = self.settings.domains[name]
+            if domain.gives_sessions or domain.takes_sessions:
+                raise ConfigurationError(
+                    f"domains.{name}.causal: sessions that move to another domain do not take their past along; leave "
+                    "out causal, or gives_sessions and takes_sessions"
+                )
+        if self.causal and len(self.gateways) > 1:
+            raise ConfigurationError(
+                f"domains.{self.causal[0]}.causal: {self.name} has several gateways; leave one, or leave out causal"
+            )
 
     def _check_values(self) -> None:
         for name, domain in self.settings.domains.items():

@@ -17,7 +17,7 @@ from wanderbus.broker.publish.decisions import Conditions, Offered, Rejected, Re
 from wanderbus.broker.state.rows import PublisherRow
 from wanderbus.errors import EventError, LimitExceeded, RemoteProtocolError
 from wanderbus.event import Event, EventId, check_event, too_large
-from wanderbus.limits import EVENT_BYTES_MAX, ORIGIN_BYTES_MAX
+from wanderbus.limits import EVENT_BYTES_MAX, ORIGIN_BYTES_MAX, PAST_BYTES_MAX
 from wanderbus.protocol.outbox_order import OUT_OF_TURN
 from wanderbus.records import Acceptance
 from wanderbus.subscription import check_event_subject
@@ -126,18 +126,18 @@ def offered(event: Event | msgspec.Raw, bytes_max: int) -> Offered:
     """Return an event with its bytes: those of another server as they are, encoded here if it comes from an agent.
 
     An agent's own bytes may differ from those of any encoder, and hold what no reader of the log would expect. Only
-    what gateways publish has an origin.
+    what gateways publish has an origin, and a past.
     """
     encoded = b""
     try:
         if isinstance(event, msgspec.Raw):
             encoded = bytes(event)
             event = protocol.decode_event(encoded)
-        elif event.origin:
-            event = msgspec.structs.replace(event, origin=msgspec.UNSET)
+        elif event.origin or event.past:
+            event = msgspec.structs.replace(event, origin=msgspec.UNSET, past=msgspec.UNSET)
         check_published(event)
         encoded = encoded or protocol.encode_event(event)
-        check_size(encoded, bytes_max + (ORIGIN_BYTES_MAX if event.origin else 0))
+        check_size(encoded, bytes_max + (ORIGIN_BYTES_MAX + PAST_BYTES_MAX if event.origin else 0))
     except (EventError, LimitExceeded, RemoteProtocolError) as error:
         limit = error.limit if isinstance(error, LimitExceeded) else None
         named = event if isinstance(event, Event) else Event("", {})

@@ -233,14 +233,21 @@ class Publishing:
             expired: list[Subscription] = []
         else:
             excluded = self._servers.excluded(source.user, is_direct=decentralised is not None)
-            delivered = self._delivery.deliver(event, acceptance.event, source.received_us, excluded)
+            order = decentralised and decentralised.domain_order
+            marked = order and order.marked(event, is_foreign=source.is_foreign)
+            encoded = marked.encoded if marked else acceptance.event
+            delivered = self._delivery.deliver(event, encoded, source.received_us, excluded)
             expired = delivered.expired
             if limit := delivered.full:
                 self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
             else:
                 acceptance = self._renumbered(acceptance)
                 self._delivery.origins.note(acceptance.id, event)
-                sending = decentralised and decentralised.send(event, acceptance)
+                gateway = None
+                if order and marked:
+                    targets = order.targets(event, delivered.delivery.notified)
+                    acceptance, gateway = marked.accepted(acceptance, targets), order.gateway(targets)
+                sending = decentralised and decentralised.send(event, acceptance, gateway)
                 self._delivery.phases.at_channel(is_sent=delivered.is_matched or bool(sending and sending.is_wanted))
                 self._answer(link, source, self._write(acceptance, delivered, sending.header if sending else b""))
                 self._loads.count(event.subject, acceptance, delivered.delivery)

@@ -14,6 +14,7 @@ import msgspec
 
 from wanderbus import protocol, records
 from wanderbus.broker.basics import Basics
+from wanderbus.broker.causes.domain_order import DomainOrder
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import (
     CausalMessageArrived,
@@ -81,6 +82,8 @@ class DecentralisedEvents:
         self._publisher_filters = publisher_filters
         self._rollback = rollback
         rollback.has_decentralised(self)
+        self.domain_order = DomainOrder(basics)
+        """Causal order with other domains."""
         self._machine: CausalServer | None = None
         self._links_to: dict[int, int] = {}
         """The present link to each server that has one, by the number of the server."""
@@ -127,8 +130,15 @@ class DecentralisedEvents:
     def after_past(self, source: str, past: CausalPast, done: Callable[[], None]) -> None:
         """Call ``done`` once everything of the ``past`` of another server that is for this one is delivered here."""
         self._last_past += 1
-        self._pasts[self._last_past] = done
+        self._pasts[self._last_past] = partial(self._reached, past.domains, done)
         self._step(causal.ImportPast(self._last_past, past, self.channels.servers.index(source)))
+
+    def _reached(self, domains: bytes, done: Callable[[], None]) -> None:
+        """Take over the causes in other domains of a past that is delivered here, and go on."""
+        if domains:
+            changed = records.CausalChanged(at_us=self._state.wall_us, changes=(), domains=domains)
+            self._journal.write(changed, urgent=True)
+        done()
 
     def disk_freed(self) -> None:
         """Close all links, so that all is sent again that was not taken while the disk had no room.
@@ -154,17 +164,21 @@ class DecentralisedEvents:
         reason = f"{leader} has not told {self.channels.server} yet which events of {subject!r} {server} wants"
         return Rejected(f"{reason}; try again later", "routes_unknown")
 
-    def send(self, event: Event, acceptance: Acceptance) -> Sending:
-        """Return the sending of an accepted event; :meth:`perform` has to follow its record, with nothing between."""
+    def send(self, event: Event, acceptance: Acceptance, gateway: str | None = None) -> Sending:
+        """Return the sending of an accepted event; :meth:`perform` has to follow its record, with nothing between.
+
+        The ``gateway`` gets it, too, also if nobody wants it there.
+        """
         assert self._machine is not None
         payload = encode_payload(acceptance.id, self._state.wall_us, acceptance.event)
-        publish = causal.PublishTo(self.index.destinations(event), payload)
-        outputs = self._machine.step([publish], self._links.now)
+        wanted = self.index.destinations(event)
+        servers = wanted if gateway is None else wanted | {self.channels.servers.index(gateway)}
+        outputs = self._machine.step([causal.PublishTo(servers, payload)], self._links.now)
         self._ahead(outputs)
         sent = outputs.pop(0)
         assert isinstance(sent, causal.WriteRecord)
         assert isinstance(sent.record, causal.CausalSent)
-        return Sending(encode_header(sent.record.header), outputs, is_wanted=bool(publish.servers))
+        return Sending(encode_header(sent.record.header), outputs, is_wanted=bool(wanted))
 
     # Inputs -----------------------------------------------------------------------------------------------------
 
@@ -325,6 +339,7 @@ class DecentralisedEvents:
         self._delivery.arrived(
             event, arrival, self._conditions.received_us, self._servers.all, report, encode_header(header)
         )
+        self.domain_order.delivered(arrival.id)
 
     def _arrival(self, header: Header, payload: bytes) -> records.Arrival:
         data, received_us = decode_payload(payload), self._conditions.received_us

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wanderbus.event import EventId
 from wanderbus.machine import Input, Output
 
 
@@ -22,3 +23,19 @@ class ForeignInterestEffective(Input, frozen=True):
     """The interest that these names were asked about counts in all domains that can be reached, or is given up."""
 
     names: tuple[str, ...]
+
+
+class OrderedDomains(Input, frozen=True):
+    """The ``domains`` that this one asks for causal order with, and the server here that is the ``gateway``."""
+
+    domains: tuple[str, ...]
+    gateway: str
+
+
+class CausesReached(Output, frozen=True):
+    """All events of these servers up to these ids that had to come to this gateway have come.
+
+    Servers are named ``DOMAIN/SERVER``, also those of the own domain.
+    """
+
+    ids: tuple[EventId, ...]

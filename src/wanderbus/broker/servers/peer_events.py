@@ -16,7 +16,7 @@ from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost
 from wanderbus.broker.rollback.rollback import Rollback
 from wanderbus.broker.servers.arrivals import Arrivals
 from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
-from wanderbus.broker.servers.foreign_messages import DomainEventsLost
+from wanderbus.broker.servers.foreign_messages import DomainEventsLost, OrderedDomains
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.servers.route_index import RouteIndex
@@ -120,6 +120,9 @@ class PeerEvents:
                 self._arrivals.lose(given)
             case DomainEventsLost():
                 self._arrivals.lose_of_domain(given)
+            case OrderedDomains():
+                if self.decentralised is not None:
+                    self.decentralised.domain_order.use(given)
             case InterestLost(leader=leader):
                 self._arrivals.missed(leader)
             case ArrivalsRewound():

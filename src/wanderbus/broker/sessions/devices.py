@@ -162,7 +162,7 @@ class Devices:
         published = published_by(state, publisher_keys(asked.user, asked.device, decentralised=True))
         past = DevicePast(
             encode_publishers(published) if published else b"",
-            encode_past(state.decentralised.causal),
+            encode_past(state.decentralised, state.wall_us),
             "" if after == given.server else after,
             session is not None and bool(session.next_owner),
         )

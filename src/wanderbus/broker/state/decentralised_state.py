@@ -8,9 +8,11 @@ from typing import Final
 import msgspec
 
 from wanderbus import records
+from wanderbus.broker.causes.domain_pasts import DomainPasts
 from wanderbus.broker.state.causal_tables import causal_tables
 from wanderbus.broker.state.rows import RouteRow, SeenRow, ServerRow
 from wanderbus.broker.state.tables import RowTable, Stored
+from wanderbus.channels.causal.domain_past import decode_domain_past
 from wanderbus.channels.causal.header import CausalPast, Header
 from wanderbus.channels.causal.interface import AnyCausalRecord, CausalDelivered, CausalSent
 from wanderbus.channels.causal.payload import encode_payload
@@ -38,12 +40,20 @@ class DecentralisedState:
         self._rows: RowTable[RouteRow] = RowTable("routes", RouteRow)
         self.seen: RowTable[SeenRow] = RowTable("causal_seen", SeenRow)
         """Last event of each other server that was delivered here, by its name."""
-        self.tables: tuple[Stored, ...] = (*causal_tables(self.causal), self._rows, self.seen)
+        self.domain_pasts = DomainPasts()
+        """Causes in other domains."""
+        self.tables: tuple[Stored, ...] = (
+            *causal_tables(self.causal),
+            self._rows,
+            self.seen,
+            *self.domain_pasts.tables,
+        )
 
     def begin(self, own: ServerRow) -> None:
         """Set the number and the incarnation of this server, and take over the loaded rows of routes."""
         if own.servers:
             self.causal.begin((own.number, own.rolled_back or own.incarnation))
+        self.domain_pasts.begin()
         for key, row in self._rows.items():
             self.routes.load(_route_of(key), row.incarnation, row.version, row.filters)
 
@@ -62,6 +72,7 @@ class DecentralisedState:
 
     def published(self, record: records.Published) -> None:
         """Apply an event that this server published."""
+        self.domain_pasts.learn(record.acceptance.id, bytes(record.acceptance.event), record.at_us)
         if self._is_behind():
             acceptance = record.acceptance
             payload = encode_payload(acceptance.id, record.at_us, acceptance.event)
@@ -70,16 +81,19 @@ class DecentralisedState:
     def arrived(self, record: records.Arrived) -> None:
         """Apply an event of another server."""
         self.seen.put(record.arrival.leader, SeenRow(record.arrival.id))
+        self.domain_pasts.learn(record.arrival.id, bytes(record.arrival.event), record.at_us)
         if self._is_behind():
             arrival = record.arrival
             payload = encode_payload(arrival.id, arrival.accepted_us, arrival.event)
             self.causal.apply(CausalDelivered(_header.decode(record.causal), payload))
 
-    def changed(self, changes: Iterable[bytes]) -> None:
-        """Apply other changes of the causal order."""
+    def changed(self, changes: Iterable[bytes], domains: bytes = b"", at_us: int = 0) -> None:
+        """Apply other changes of the causal order, and the causes in other domains that a session has brought along."""
         for each in changes:
             if self._is_behind():
                 self.causal.apply(_change.decode(each))
+        if domains:
+            self.domain_pasts.take(decode_domain_past(domains), at_us)
 
     def route(self, record: records.RoutesChanged) -> StreamResult:
         """Apply a message about the interest of another server; a repeated one changes nothing."""
@@ -133,14 +147,18 @@ def encode_change(change: AnyCausalRecord) -> msgspec.Raw:
     return msgspec.Raw(msgspec.msgpack.encode(change))
 
 
-def encode_past(causal: CausalState) -> bytes:
+def encode_past(state: DecentralisedState, now_us: int) -> bytes:
     """Return the causal past of a server as an exported session has it."""
-    return msgspec.msgpack.encode(causal.past())
+    past = msgspec.structs.replace(state.causal.past(), domains=state.domain_pasts.encoded(now_us))
+    return msgspec.msgpack.encode(past)
 
 
 def decode_past(data: bytes) -> CausalPast:
     """Return the causal past in ``data``; :class:`RemoteProtocolError` for invalid data."""
-    return decoded(_past, data, "a causal past")
+    past = decoded(_past, data, "a causal past")
+    if past.domains:
+        decode_domain_past(past.domains)
+    return past
 
 
 def encode_header(header: Header) -> bytes:

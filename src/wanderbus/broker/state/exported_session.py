@@ -154,7 +154,7 @@ def export_session(
         ),
         source=state.server,
         cuts=cuts,
-        past=encode_past(state.decentralised.causal) if cuts and state.servers[state.server].servers else b"",
+        past=encode_past(state.decentralised, state.wall_us) if cuts and state.servers[state.server].servers else b"",
         through=0 if piece.is_last else piece.through,
     )
     return decode_export(encode_export(exported))

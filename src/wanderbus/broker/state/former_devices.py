@@ -118,7 +118,8 @@ def remember_publish(state: BrokerState, acceptance: records.Acceptance, *, dece
         publisher = PublisherRow(acceptance.epoch)
     elif publisher.epoch != acceptance.epoch:
         publisher = publisher.in_epoch(acceptance.epoch)
-    publisher.remember(number, acceptance.id.number, crc32(acceptance.event), state.publishes_remembered)
+    digest = crc32(acceptance.event) if acceptance.digest is None else acceptance.digest
+    publisher.remember(number, acceptance.id.number, digest, state.publishes_remembered)
     if group is None:
         state.publishers.put(key, publisher)
     else:

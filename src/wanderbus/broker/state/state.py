@@ -262,8 +262,8 @@ class BrokerState:
                     accepted(self, offset)
             case records.ArrivalsLost():
                 apply_arrivals_lost(self, record)
-            case records.CausalChanged(changes=changes):
-                self.decentralised.changed(changes)
+            case records.CausalChanged(changes=changes, domains=domains):
+                self.decentralised.changed(changes, domains, record.at_us)
             case records.RoutesChanged():
                 self.decentralised.route(record)
             case records.ServerMet(server=server):

@@ -82,6 +82,8 @@ class CausalPast(msgspec.Struct, frozen=True, array_like=True):
     seen: tuple[Dot, ...]
     """The last event of each origin that was delivered or published at the server."""
     entries: tuple[HeaderEntry, ...]
+    domains: bytes = b""
+    """Causes in other domains, encoded as those of an event; empty if there are none."""
 
     def causes_at(self, server: int) -> tuple[Dot, ...]:
         """Return what ``server`` has to deliver before the session continues there."""

@@ -67,6 +67,7 @@ def _foreign_lines(federation: Federation, name: str, methods: Mapping[str, str]
     yield f"sessions may move there: {'yes' if domain.gives_sessions else 'no'}"
     yield f"sessions from there may move here: {'yes' if domain.takes_sessions else 'no'}"
     yield f"visitors from there: {domain.visitors}"
+    yield f"causal order: {'asked for' if domain.causal else 'no'}"
     bound, distance = domain.events_per_s_max, domain.distance_ms
     yield f"events a second that are accepted: {'no bound' if bound is None else f'at most {bound:g}'}"
     yield f"distance: {1 if distance is None else distance:g} ms"

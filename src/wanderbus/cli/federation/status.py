@@ -73,6 +73,10 @@ def _problems(rows: Sequence[DomainInfo]) -> Iterator[str]:
         if _lacks_link(row):
             reason = escaped(row.trouble) or "none of its gateways has answered yet"
             yield f"{escaped(row.domain)} has no link: {reason}"
+        if row.is_linked and row.order.startswith("asked"):
+            yield f"no causal order with {escaped(row.domain)}: it is {row.order} alone"
+        if row.unordered:
+            yield f"{row.unordered} events of {escaped(row.domain)} went on without their causes, which were late"
         if row.lost:
             yield f"{escaped(row.domain)} has lost {row.lost} events before they were sent; its bounds are too low"
 

@@ -60,6 +60,10 @@ def trust(
         typer.Option(help="Whether sessions from it may move here.", show_default=False),
     ] = None,
     visitors: Visitors = None,
+    causal: Annotated[
+        bool | None,
+        typer.Option(help="Whether to have causal order with it, if it asks for that, too.", show_default=False),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Change the types that are shared with a foreign domain, and what else holds for it.
@@ -82,7 +86,12 @@ def trust(
     for key, text in (("events_per_s_max", events_per_s_max), ("distance_ms", distance_ms)):
         if text is not None:
             changes[key] = _number(key, text)
-    for key, flag in (("backbone", backbone), ("gives_sessions", gives_sessions), ("takes_sessions", takes_sessions)):
+    for key, flag in (
+        ("backbone", backbone),
+        ("gives_sessions", gives_sessions),
+        ("takes_sessions", takes_sessions),
+        ("causal", causal),
+    ):
         if flag is not None:
             changes[key] = flag
     if (choice := visitors_in(visitors)) is not None:

@@ -51,6 +51,8 @@ class FederationLayout:
         self.method: Method = method
         self.sessions_move = False
         """True if sessions move between all domains."""
+        self.are_causal = False
+        """True if all domains ask for causal order with each other."""
         self.domains: dict[str, SimulatedDomain] = {}
         self.changed: set[tuple[str, str, str]] = set()
         """Types that have begun or ceased to cross from one domain to another, because their files have changed."""
@@ -129,6 +131,7 @@ class FederationLayout:
                         domain.sends[each.name],
                         gives_sessions=self.sessions_move,
                         takes_sessions=self.sessions_move,
+                        is_causal=self.are_causal,
                     )
                     for each in others
                 ]
