@@ -121,8 +121,7 @@ class Acceptance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     (``user``, ``device``, ``epoch``, ``number``) is the publisher's own identifier, by which a repeat is recognised;
     events of its ``outbox`` are numbered separately. ``received_us`` is the wall clock as read, if the broker's clock
     differs from it; time windows use it (DESIGN 5.8). ``group`` is its channel group, if that has moved: repeats are
-    recognised by the publisher's numbers in this group alone. ``digest`` is the checksum of the event as its publisher
-    has sent it, if this server has added to it what precedes it in other domains.
+    recognised by the publisher's numbers in this group alone. ``digest`` is the checksum of the event without its past.
     """
 
     id: EventId
@@ -252,11 +251,10 @@ class EventsLost(Record, frozen=True, tag="events_lost", kw_only=True):
 
 
 class CausalChanged(Record, frozen=True, tag="causal_changed", kw_only=True):
-    """The causal order of the decentralised model changed without an event; each change is encoded (SPEC K-06)."""
+    """The causal order changed without an event, or a session brought causes in other ``domains`` (SPEC K-06)."""
 
     changes: tuple[msgspec.Raw, ...]
     domains: bytes = b""
-    """Causes in other domains that a session has brought along (decision 0175)."""
 
 
 class RoutesChanged(Record, frozen=True, tag="routes_changed", kw_only=True):

@@ -137,7 +137,9 @@ def offered(event: Event | msgspec.Raw, bytes_max: int) -> Offered:
             event = msgspec.structs.replace(event, origin=msgspec.UNSET, past=msgspec.UNSET)
         check_published(event)
         encoded = encoded or protocol.encode_event(event)
-        check_size(encoded, bytes_max + (ORIGIN_BYTES_MAX + PAST_BYTES_MAX if event.origin else 0))
+        check_size(
+            encoded, bytes_max + (ORIGIN_BYTES_MAX if event.origin else 0) + (PAST_BYTES_MAX if event.past else 0)
+        )
     except (EventError, LimitExceeded, RemoteProtocolError) as error:
         limit = error.limit if isinstance(error, LimitExceeded) else None
         named = event if isinstance(event, Event) else Event("", {})

@@ -25,6 +25,8 @@ PAST_CAUSES_MAX: Final = 64
 """Causes of one event; the oldest ones are left out if there are more."""
 
 _TARGETS_BYTES: Final = PAST_DOMAINS_MAX // 8
+_FIELD_BYTES: Final = 8
+"""Bytes around a past in the event, at most: its name, and its length."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
@@ -86,7 +88,7 @@ def encode_domain_past(past: DomainPast, domains: Sequence[str]) -> bytes:
     targets = _bits(past.targets, places).to_bytes(_TARGETS_BYTES, "big")
     while True:
         data = msgspec.msgpack.encode(_Past(targets, tuple(places), tuple(causes)))
-        if len(data) <= PAST_BYTES_MAX or not causes:
+        if len(data) + _FIELD_BYTES <= PAST_BYTES_MAX or not causes:
             return data
         del causes[len(causes) // 2 :]
 

@@ -46,6 +46,11 @@ class VisitorsOption(Enum):
     move = "move"
 
 
+Causal = Annotated[
+    bool | None,
+    typer.Option(help="Whether to have causal order with it, if it asks for that, too.", show_default=False),
+]
+
 Visitors = Annotated[
     VisitorsOption | None,
     typer.Option(

@@ -10,6 +10,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.federation.options import (
+    Causal,
     DomainName,
     FederationFile,
     Receive,
@@ -60,10 +61,7 @@ def trust(
         typer.Option(help="Whether sessions from it may move here.", show_default=False),
     ] = None,
     visitors: Visitors = None,
-    causal: Annotated[
-        bool | None,
-        typer.Option(help="Whether to have causal order with it, if it asks for that, too.", show_default=False),
-    ] = None,
+    causal: Causal = None,
     json: AsJson = False,
 ) -> None:
     """Change the types that are shared with a foreign domain, and what else holds for it.
@@ -86,14 +84,8 @@ def trust(
     for key, text in (("events_per_s_max", events_per_s_max), ("distance_ms", distance_ms)):
         if text is not None:
             changes[key] = _number(key, text)
-    for key, flag in (
-        ("backbone", backbone),
-        ("gives_sessions", gives_sessions),
-        ("takes_sessions", takes_sessions),
-        ("causal", causal),
-    ):
-        if flag is not None:
-            changes[key] = flag
+    flags = {"backbone": backbone, "gives_sessions": gives_sessions, "takes_sessions": takes_sessions, "causal": causal}
+    changes |= {key: flag for key, flag in flags.items() if flag is not None}
     if (choice := visitors_in(visitors)) is not None:
         changes["visitors"] = choice
     changed = put_domain(file, domain, msgspec.structs.replace(known, **changes)).settings.domains[domain]

@@ -43,7 +43,7 @@ class CausalTruth:
         """Events of others by domain and name."""
         self._answers: dict[str, str] = {}
         self._got: dict[tuple[str, str, str], dict[int, str]] = defaultdict(dict)
-        """What each session got, by its number there: server, user and session."""
+        """Events of each session, by its number there: server, user and session."""
         names: dict[object, str] = {}
         for node in nodes.values():
             for offset, record in enumerate(node.disk.records()):
