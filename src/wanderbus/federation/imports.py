@@ -151,7 +151,7 @@ class Imports:
         holding.append(one)
         one.held_until = now + CAUSE_WAIT_S
         self._release(one.server, result, now)
-        if one.held_until is None:
+        if one.server not in self._holding:
             return
         self.counts["held"] += 1
         size = 0 if one.publish is None else len(bytes(one.publish.event))
