@@ -11,7 +11,7 @@ from wanderbus.evaluation.federation.experiment import Topology, Way
 from wanderbus.evaluation.federation.running import FederationOutcome
 from wanderbus.evaluation.goals import Goal
 
-COMPARED: Final = range(10, 51)
+COMPARED: Final = range(10, 41)
 """Numbers of domains with which a move costs more in a tree than with a rendezvous.
 
 Fewer have few hops. With more, popular filters of a branch together ask for every value, and cover all others.
