@@ -121,14 +121,10 @@ def _check(outputs: list[RoutedOutput]) -> bool:
                     raise Broken(f"link {link} is closed: {reason}")
                 return False
             case ForSharedLinks(request=SendOnServerLink(payload=payload)):
-                message = decode_hop(payload)
+                message = decode_hop(payload[len(ROUTED_PREFIX) :])
                 if isinstance(message, Passed) and len(set(message.path)) < len(message.path):
                     raise Broken(f"a message goes round: {message.path}")
     return True
-
-
-def _decode_hop(payload: bytes) -> HopMessage:
-    return decode_hop(ROUTED_PREFIX + payload)
 
 
 def _encode_hop(message: HopMessage) -> bytes:
@@ -142,7 +138,7 @@ def end_message(random: Random) -> bytes:
 
 
 TARGETS: Final = (
-    Target("routed-messages", routed_message, partial(handle_message, _decode_hop, _encode_hop), examine_nothing),
+    Target("routed-messages", routed_message, partial(handle_message, decode_hop, _encode_hop), examine_nothing),
     Target("routed-ends", end_message, partial(handle_message, decode_end, encode_end), examine_nothing),
     Target("routed-links", routed_script, handle_routed, examine_nothing),
 )
