@@ -12,7 +12,7 @@ import msgspec
 
 from wanderbus.event import EventId, Number
 from wanderbus.limits import EVENT_BYTES_MAX, PAST_BYTES_MAX
-from wanderbus.protocol.bases import decoded
+from wanderbus.protocol.bases import Codec
 
 NAME_CHARACTERS_MAX: Final = 255
 
@@ -133,15 +133,6 @@ Message = (
 EVENT_MESSAGE_BYTES_MAX: Final = EVENT_BYTES_MAX + PAST_BYTES_MAX + 1024
 """Largest message with an event."""
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
-
-
-def encode(message: Message) -> bytes:
-    """Return the bytes of ``message``."""
-    return _encoder.encode(message)
-
-
-def decode(payload: bytes) -> Message:
-    """Return the message in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
-    return decoded(_decoder, payload, "a message of a gateway")
+_codec: Final[Codec[Message]] = Codec(Message, "a message of a gateway")
+encode: Final = _codec.encode
+decode: Final = _codec.decode
