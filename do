@@ -111,7 +111,7 @@ COMMANDS = {
         ./do federationkill [ARGUMENTS of python -m faults federationkill]""",
     "modelchange": """change the model of channels under load, and compare what subscribers got with what was accepted
         ./do modelchange [ARGUMENTS of python -m faults modelchange]""",
-    "matrix": """run each change of place with each transport, path and activity, and write one table (about a minute)
+    "matrix": """run each change of place with each transport, path and activity; write a table (about two minutes)
         ./do matrix [--cell A/B/C/D] [--seeds N] [ARGUMENTS of python -m faults matrix]""",
     "powercut": """cut the power of a recorded disk at random points, and compare the recovered state with the promises
         ./do powercut [ARGUMENTS of python -m faults powercut]""",

@@ -1,7 +1,8 @@
 """Run the mobility matrix: each change of place with each transport, path and activity, in the simulator (SPEC U-09).
 
-Two users of a domain of two servers publish and subscribe; one of them moves, or its server changes. In each cell every
-event has to be consumed by both exactly once, in order. A whole run writes the table into docs/matrix.md.
+Two users publish and subscribe at two servers of a domain, or at those of two domains; one of them moves, or its server
+or domain changes. In each cell every event has to be consumed by both exactly once, in order. A whole run writes the
+table into docs/matrix.md.
 
   ./do matrix                                   # all cells
   ./do matrix --cell into-nat/udp/relay/idle    # one of them

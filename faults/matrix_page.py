@@ -15,6 +15,7 @@ BEGIN: Final = "<!-- table -->\n"
 END: Final = "<!-- end of table -->\n"
 
 _NAT: Final = "tests/interop/nat"
+_FAR: Final = "tests/api/test_far_handover.py"
 REAL_TESTS: Final[Mapping[Change, str]] = {
     Change.NEW_ADDRESS: f"{_NAT}/test_matrix_rows.py::test_a_new_address",
     Change.PORT_REBOUND: f"{_NAT}/test_rebinding.py::test_while_sending",
@@ -28,8 +29,12 @@ REAL_TESTS: Final[Mapping[Change, str]] = {
     Change.SERVER_DRAINED: f"{_NAT}/test_matrix_rows.py::test_a_drained_server",
     Change.SERVER_KILLED: f"{_NAT}/test_restarts.py::test_server_and_relay_while_sending",
     Change.CHANNEL_MOVED: f"{_NAT}/test_matrix_rows.py::test_a_moved_channel",
+    Change.DOMAIN_CHANGED: f"{_FAR}::test_l01_a_client_moves_its_session_to_another_domain_while_events_flow",
+    Change.DOMAIN_AND_BOTH_ENDS: "",
+    Change.DOMAIN_AND_PORT: "",
+    Change.DOMAIN_AND_NAT: "",
 }
-"""Tests of the rows with real processes in network namespaces."""
+"""Tests of the rows with real processes in network namespaces, those of two domains with real sockets; "" for none."""
 
 
 def table(failed: Container[Cell]) -> str:
@@ -62,5 +67,7 @@ def _result(cell: Cell, has_failed: bool) -> str:
 
 
 def _link(test: str) -> str:
+    if not test:
+        return "-"
     file, _, name = test.partition("::")
     return f"[{name}](../{file})"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from tests.simulation.test_moving_worlds import ask_no_other_domain, pass_over_nothing
 from wanderbus.broker.history import catch_up
+from wanderbus.broker.state.exported_session import ExportedSession
 from wanderbus.peers.handover.draining import Draining
 from wanderbus.simulation.matrix.cells import CELLS, Change, Path
 from wanderbus.simulation.matrix.device import MatrixDevice
 from wanderbus.simulation.matrix.scenario import MatrixScenario
 from wanderbus.simulation.relay.relay_host import RelayHost
+from wanderbus.sip.proxy.domain_crossing import DomainCrossing
+from wanderbus.sip.proxy.domain_servers import NotFound
 
 Patch = pytest.MonkeyPatch
 
@@ -61,6 +66,27 @@ def do_nothing_meanwhile(patch: Patch) -> None:
     patch.setattr(MatrixScenario, "_begin_activity", lambda self: None)
 
 
+def take_no_answers_along(patch: Patch) -> None:
+    patch.setattr(
+        "wanderbus.peers.handover.far_export.ExportedSession",
+        lambda **fields: ExportedSession(**{**fields, "publishers": ()}),
+    )
+
+
+def send_no_update_to_other_domains(patch: Patch) -> None:
+    prepared = DomainCrossing.prepared
+
+    def only_first(self: DomainCrossing, passage: Any, now: float) -> Any:
+        is_update = passage.came.request.method == "INVITE" and passage.came.request.to.tag
+        return NotFound(404, "No Route To This Domain") if is_update else prepared(self, passage, now)
+
+    patch.setattr(DomainCrossing, "prepared", only_first)
+
+
+def follow_to_no_domain(patch: Patch) -> None:
+    patch.setattr("wanderbus.mobility.session.uac_invite.service_elsewhere", lambda response, service: "")
+
+
 @pytest.mark.parametrize(
     ("sabotage", "name", "problem"),
     [
@@ -69,6 +95,11 @@ def do_nothing_meanwhile(patch: Patch) -> None:
         (move_no_channel, "channel-moved/udp/direct/idle", " leads the channel, says "),
         (answer_past_the_relay, "into-nat/udp/relay/idle", "mover: sends to"),
         (relay_no_connection, "new-address/tcp/relay/idle", "not begun"),
+        (pass_over_nothing, "domain-changed/udp/direct/publishing", "mover: notifications came out of order"),
+        (ask_no_other_domain, "domain-and-both-ends/udp/direct/publishing", "mover: lost ["),
+        (take_no_answers_along, "domain-and-port/udp/direct/publishing", " was published twice"),
+        (send_no_update_to_other_domains, "domain-changed/udp/direct/idle", "not heard of in the other domain"),
+        (follow_to_no_domain, "domain-changed/udp/direct/idle", "mover: sends to None"),
         (do_nothing_meanwhile, "port-rebound/udp/direct/draining", "the mover is not draining at the change"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from wanderbus.federation.routing_messages import RoutingSettings
-from wanderbus.peers.far_servers import VisitorsChoice
+from wanderbus.peers.far_servers import FarDomain, VisitorsChoice
 
 
 class ForeignDomain(msgspec.Struct, frozen=True):
@@ -56,3 +56,11 @@ class FederationParameters(msgspec.Struct, frozen=True, kw_only=True):
     def received(self) -> frozenset[str]:
         """Return the types that come from any foreign domain."""
         return frozenset().union(*(each.receives for each in self.domains))
+
+    @property
+    def far_domains(self) -> dict[str, FarDomain]:
+        """Return the foreign domains as those know them who hand sessions over."""
+        return {
+            each.name: FarDomain(each.receives, each.sends, each.gives_sessions, each.takes_sessions, each.visitors)
+            for each in self.domains
+        }

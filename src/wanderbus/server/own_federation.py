@@ -24,7 +24,7 @@ from wanderbus.federation.parameters import FederationParameters, ForeignDomain
 from wanderbus.federation.reports.foreign_troubles import LINK_HINT
 from wanderbus.federation.routing_messages import Neighbour, RoutingSettings
 from wanderbus.machine import Address, Input, RandomSource
-from wanderbus.peers.far_servers import FarDomain, FarDomains
+from wanderbus.peers.far_servers import FarDomains
 from wanderbus.peers.links import ServerLinks
 from wanderbus.rudp.keys import KeyPair
 from wanderbus.runtime.files.federation_file import domain_key, federation_key_file, read_federation
@@ -160,7 +160,7 @@ class OwnFederation:
         )
         self._check(self.federation, context)
         parameters = self._parameters(context)
-        domains = FarDomains(self.federation.name, far_domains(parameters), server, context.lineage)
+        domains = FarDomains(self.federation.name, parameters.far_domains, server, context.lineage)
         member = FederationMember(parameters, context.lineage, self._circuits.__next__, epoch=epoch_ms)
         return FederationParts(member, self._make_links(context), domains)
 
@@ -183,7 +183,7 @@ class OwnFederation:
         _log.warning("%s has changed: it now has %s foreign domains", self._file, len(federation.domains))
         context.epoch_ms = max(context.epoch_ms + 1, wall_us() // 1_000)
         parameters = self._parameters(context)
-        return FederationChanged(parameters, far_domains(parameters), self._make_links(context), context.epoch_ms)
+        return FederationChanged(parameters, parameters.far_domains, self._make_links(context), context.epoch_ms)
 
     def follow(self, feed: Callable[[Input], None]) -> asyncio.Task[None]:
         """Start a task that reads the file again after each change, and feeds what changes, until cancelled."""
@@ -299,14 +299,6 @@ class OwnFederation:
             domains=tuple(domains),
             routing=RoutingSettings(federation.name, neighbours, settings.method, settings.methods, settings.backbone),
         )
-
-
-def far_domains(parameters: FederationParameters) -> dict[str, FarDomain]:
-    """Return the foreign domains as those know them who hand sessions over."""
-    return {
-        each.name: FarDomain(each.receives, each.sends, each.gives_sessions, each.takes_sessions, each.visitors)
-        for each in parameters.domains
-    }
 
 
 def federation_of(settings: ServerSettings) -> OwnFederation | None:

@@ -24,6 +24,7 @@ from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.server import DOMAIN, LINKS_PORT, SimulatedMember, SimulatedServer
 from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.sip.message.targets import PORTS, Transport
 
 _LAYOUT: Final = b"the only file"
 
@@ -92,6 +93,6 @@ def ip_of(name: str) -> str:
     return f"10.0.0.{name[1:]}"
 
 
-def address_of(name: str) -> Address:
+def address_of(name: str, transport: Transport = "UDP") -> Address:
     """Return the address of a server's proxy."""
-    return ip_of(name), 5060
+    return ip_of(name), PORTS[transport]

@@ -24,6 +24,10 @@ class Change(StrEnum):
     SERVER_DRAINED = "server-drained"
     SERVER_KILLED = "server-killed"
     CHANNEL_MOVED = "channel-moved"
+    DOMAIN_CHANGED = "domain-changed"
+    DOMAIN_AND_BOTH_ENDS = "domain-and-both-ends"
+    DOMAIN_AND_PORT = "domain-and-port"
+    DOMAIN_AND_NAT = "domain-and-nat"
 
 
 class DataTransport(StrEnum):

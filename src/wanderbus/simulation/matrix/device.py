@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.client.machine.core import DATA_SOCKET, STREAM_SOCKET
-from wanderbus.client.machine.messages import AgentProperties, AskBroker, DataPathKind, Moved
-from wanderbus.machine import Address
+from wanderbus.client.machine.messages import AgentProperties, AgentStatusChanged, AskBroker, DataPathKind, Moved
+from wanderbus.machine import Address, Output
 from wanderbus.simulation.fleet import address_of
 from wanderbus.simulation.nat.scenario import NATTraveller
 
@@ -23,9 +22,11 @@ class MatrixDevice(NATTraveller):
 
     def __init__(self, *arguments: Any, home: str, way: DataPathKind, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._home = home
+        self.home = home
         self._way = way
         self._requests_sent = _FIRST_REQUEST
+        self.interruptions = 0
+        """Number of times that the agent has become DISCONNECTED."""
 
     @property
     def unanswered(self) -> int:
@@ -58,8 +59,14 @@ class MatrixDevice(NATTraveller):
         self.node.lose_mappings()
 
     def _properties(self) -> AgentProperties:
-        return msgspec.structs.replace(super()._properties(), server=address_of(self._home), data_paths=(self._way,))
+        server = address_of(self.home, self.transport)
+        return msgspec.structs.replace(super()._properties(), server=server, data_paths=(self._way,))
+
+    def _report(self, output: Output) -> None:
+        self.interruptions += isinstance(output, AgentStatusChanged) and output.status == "DISCONNECTED"
+        super()._report(output)
 
     def _stream_addresses(self, addresses: Mapping[str, Address]) -> dict[str, Address]:
         """Behind a NAT it opens connections from the public address, and accepts none."""
-        return {STREAM_SOCKET: addresses[DATA_SOCKET] if self.nat is None else (self.ip, 0)}
+        streams = super()._stream_addresses(addresses)
+        return streams if self.nat is None else dict.fromkeys(streams, (self.ip, 0))

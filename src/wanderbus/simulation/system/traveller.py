@@ -28,7 +28,7 @@ from wanderbus.parameters.transports import RudpConfig
 from wanderbus.simulation.host import SimulatedHost
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node, Wire
-from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, password_of
+from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, broker_of, password_of
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.message.targets import Transport
 from wanderbus.subscription import PATTERN, Since
@@ -55,7 +55,7 @@ class Traveller(SimulatedHost[AgentMachine]):
     """One user's device.
 
     ``resumes``: whether the application commits the position with its results. ``think_s_max``: the longest time that
-    it processes a notification. ``transport``: that of its signalling.
+    it processes a notification. ``transport``: that of its signalling. ``domain``: the user's home.
     """
 
     def __init__(
@@ -72,10 +72,12 @@ class Traveller(SimulatedHost[AgentMachine]):
         encryption: bool = True,
         data_transport: DataTransport = "AUTO",
         transport: Transport = "UDP",
+        domain: str = DOMAIN,
     ) -> None:
         super().__init__(AgentMachine)
         self.name = name
-        self.uri = f"sip:{name}@{DOMAIN}"
+        self.domain = domain
+        self.uri = f"sip:{name}@{domain}"
         self.expressions = expressions
         self.resumes = resumes
         self._think_s_max = think_s_max
@@ -184,7 +186,7 @@ class Traveller(SimulatedHost[AgentMachine]):
         return AgentProperties(
             uri=self.uri,
             server=SERVER_ADDRESS,
-            broker=BROKER_URI,
+            broker=broker_of(self.domain),
             device=self._device,
             epoch=int.from_bytes(self._random.token(7), "big"),
             password=password_of(self.name),
@@ -236,7 +238,7 @@ class Traveller(SimulatedHost[AgentMachine]):
 
     def _stream_addresses(self, addresses: Mapping[str, Address]) -> dict[str, Address]:
         """Return the addresses for streams; for signalling an agent opens connections and accepts none."""
-        signalling = {SIP_SOCKET: (addresses[SIP_SOCKET][0], 0)} if self.transport == "TCP" else {}
+        signalling = {SIP_SOCKET: (addresses[SIP_SOCKET][0], 0)} if self.transport != "UDP" else {}
         return {STREAM_SOCKET: addresses[DATA_SOCKET], **signalling}
 
     def _report(self, output: Output) -> None:
