@@ -106,3 +106,13 @@ def test_causes_that_a_session_brings_along() -> None:
     pasts.learn(EventId("b2", 1, 5), event(DomainPast("beta", frozenset({"beta", "gamma"}))), 0)
     target.take(decode_domain_past(pasts.encoded(0)), 5)
     assert names(target) == names(pasts)
+
+
+def test_a_past_that_cannot_be_read_counts_as_none() -> None:
+    """Another server of the domain may have sent it: it must not stop who reads the log."""
+    pasts = DomainPasts()
+    made = Event("T", {}, origin=EventId("alpha/a1", 7, 1), past=b"\xc1")
+    pasts.learn(EventId("b1", 1, 1), protocol.encode_event(made), 0)
+    assert names(pasts) == {}
+    pasts.learn(*imported(2), 0)
+    assert names(pasts) == {("alpha/a1", 2): "alpha gamma"}

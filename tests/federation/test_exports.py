@@ -30,8 +30,9 @@ def interest(expression: str, subject: str = "T") -> Interest:
 class Server:
     """The exports to a domain "beta", and one server "a1", whose broker the test is."""
 
-    def __init__(self) -> None:
-        self.exports = Exports("beta", frozenset({"T"}), ["a1"], itertools.count(1).__next__, 7)
+    def __init__(self, *, has_order: bool = False) -> None:
+        numbers = itertools.count(1).__next__
+        self.exports = Exports("beta", frozenset({"T"}), ["a1"], numbers, 7, has_order=has_order)
         self.sent: list[protocol.FromAgent] = []
         """Messages for the broker of the server, since the last circuit."""
         self.for_domain: list[EventForwarded | EventPassed | EventsLost] = []
@@ -68,8 +69,9 @@ class Server:
         self.apply(self.exports.begin(0.0))
         self.answer(protocol.Attachment(EPOCH, taken=self.taken), protocol.Done(0, ()))
 
-    def event(self, number: int, subject: str = "T") -> None:
-        raw = msgspec.Raw(protocol.encode_event(Event(subject, {"x": number})))
+    def event(self, number: int, subject: str = "T", past: bytes = b"") -> None:
+        event = Event(subject, {"x": number}, past=past or msgspec.UNSET)
+        raw = msgspec.Raw(protocol.encode_event(event))
         self.answer(protocol.NotifyServer(number, number - 1, EventId("a1", 3, number), 5, raw))
 
     def acknowledge(self, number: int) -> None:
@@ -131,6 +133,15 @@ def test_an_event_of_a_child_is_passed_over_in_its_turn() -> None:
     server.acknowledge(2)
     assert server.acknowledged() == [1, 3]
     assert [each.number for each in server.for_domain] == [2]
+
+
+def test_a_past_that_cannot_be_read_names_no_domain_that_waits() -> None:
+    server = Server(has_order=True)
+    server.want(interest("x > 5"))
+    server.begin()
+    server.event(1, "Child", past=b"\xc1")
+    assert server.acknowledged() == [1]
+    assert server.for_domain == []
 
 
 def test_a_loss_is_told_in_its_turn() -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from wanderbus.broker.messages import ArrivalsTaken, EventArrived, LeaderEventsLost, OrderedInterestChanged
 from wanderbus.broker.rollback.messages import ArrivalsRewound
-from wanderbus.channels.causal.domain_past import decode_domain_past
+from wanderbus.channels.causal.domain_past import readable_past
 from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.merging import Merging
@@ -276,7 +276,8 @@ class Exports:
 
     def _is_awaited(self, event: Event) -> bool:
         """Return whether others may wait for an event in the foreign domain, which wanted it when it was accepted."""
-        return bool(self._has_order and event.past) and self.domain in decode_domain_past(event.past or b"").targets
+        past = readable_past(event.past) if self._has_order and event.past else None
+        return past is not None and self.domain in past.targets
 
     def _server_of(self, number: int) -> str | None:
         return next((server for server, each in self._circuits.items() if each.number == number), None)

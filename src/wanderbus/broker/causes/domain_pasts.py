@@ -18,9 +18,9 @@ from wanderbus.channels.causal.domain_past import (
     CAUSE_WAIT_S,
     Cause,
     DomainPast,
-    decode_domain_past,
     encode_domain_past,
     origin_of,
+    readable_past,
 )
 from wanderbus.event import EventId
 
@@ -53,13 +53,16 @@ class DomainPasts:
         self._causes.update(rows)
 
     def learn(self, identity: EventId, encoded: bytes, at_us: int) -> None:
-        """Take over the past of an event that was published here, or came here, at ``at_us``."""
+        """Take over the past of an event that was published here, or came here, at ``at_us``.
+
+        One that cannot be read counts as none: another server has sent it.
+        """
         if b"past" not in encoded:
             return
         fields = _fields.decode(encoded)
-        if not fields.past:
+        past = readable_past(fields.past) if fields.past else None
+        if past is None:
             return
-        past = decode_domain_past(fields.past)
         event = origin_of(fields.origin, identity, past.domain)
         if fields.origin is not None:
             self._reach(event)

@@ -11,6 +11,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import EventId, Number
 from wanderbus.limits import PAST_BYTES_MAX
 from wanderbus.protocol.bases import decoded
@@ -103,6 +104,17 @@ def decode_domain_past(data: bytes) -> DomainPast:
         if each.domain < len(domains) and "/" not in each.server
     ]
     return DomainPast(domains[0], _names(int.from_bytes(found.targets, "big"), domains), tuple(causes))
+
+
+def readable_past(data: bytes) -> DomainPast | None:
+    """Return the past of an event that another server of the own domain has sent, None for invalid data.
+
+    The log has such an event, so it must not stop whoever reads the log.
+    """
+    try:
+        return decode_domain_past(data)
+    except RemoteProtocolError:
+        return None
 
 
 def restricted(past: DomainPast, domain: str, own: str, known: Iterable[str]) -> DomainPast:
