@@ -130,7 +130,10 @@ class Imports:
         else:
             one.publish = publish
             self._requests[publish.request] = one
-            self._await_causes(one, result, now)
+            if self._order is None:
+                self._unpublished[publish.request] = one
+            else:
+                self._await_causes(one, result, now)
             self._go_on(result, now)
         self._finish(message.server, result)
         return result
