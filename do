@@ -52,6 +52,7 @@ SOAK = (
     ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "30", "1000"),
     ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "120", "20000"),
     ("simulation of causal order", ["wanderbus", "sim", "--layer", "causal", "--seeds"], "620", "2000"),
+    ("simulation of causal domains", ["wanderbus", "sim", "--layer", "federation-causal", "--seeds"], "6", "1000"),
     ("simulation of interest", ["wanderbus", "sim", "--layer", "interest", "--seeds"], "180", "2000"),
     ("simulation of links", ["wanderbus", "sim", "--layer", "links", "--seeds"], "20", "1000"),
     ("simulation of ordered domains", ["wanderbus", "sim", "--layer", "ordered", "--seeds"], "80", "1000"),

@@ -11,6 +11,7 @@ from wanderbus.broker.causes.domain_order import DomainOrder
 from wanderbus.broker.causes.domain_pasts import DomainPasts
 from wanderbus.federation.cause_order import CauseOrder
 from wanderbus.simulation.federation.causal_scenario import CausalFederationScenario
+from wanderbus.simulation.layers import Layer, replay_command
 from wanderbus.simulation.scenario import Result
 
 SEEDS = (1, 4, 5, 8, 17, 20)
@@ -23,7 +24,9 @@ def results() -> list[Result]:
 
 
 def test_k06_no_answer_before_its_cause_in_any_domain(results: list[Result]) -> None:
-    assert [(each.seed, each.problems) for each in results if each.problems] == []
+    failed = [each for each in results if each.problems]
+    replays = [replay_command(Layer.FEDERATION_CAUSAL, each.seed) for each in failed]
+    assert not failed, (replays, [each.problems for each in failed])
 
 
 def test_the_seeds_have_enough_happening_in_them(results: list[Result]) -> None:

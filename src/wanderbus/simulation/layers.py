@@ -13,6 +13,7 @@ from wanderbus.simulation.domains.group_scenario import GroupScenario
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
 from wanderbus.simulation.domains.restore_scenario import RestoreScenario
+from wanderbus.simulation.federation.causal_scenario import CausalFederationScenario
 from wanderbus.simulation.federation.moving_scenario import MovingScenario
 from wanderbus.simulation.federation.scenario import FederationScenario
 from wanderbus.simulation.handover.pattern_scenario import PatternHandoverScenario
@@ -57,6 +58,7 @@ class Layer(StrEnum):
     GROWN = "grown"
     FEDERATION = "federation"
     FEDERATION_HANDOVER = "federation-handover"
+    FEDERATION_CAUSAL = "federation-causal"
 
 
 SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
@@ -83,6 +85,7 @@ SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
     Layer.GROWN: GrownScenario,
     Layer.FEDERATION: FederationScenario,
     Layer.FEDERATION_HANDOVER: MovingScenario,
+    Layer.FEDERATION_CAUSAL: CausalFederationScenario,
 }
 
 
