@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from wanderbus.evaluation import simulated
+from wanderbus.evaluation.federation.experiment import FederationJob, Topology, Way
 from wanderbus.evaluation.grid import Cell, Experiment, Outage
 from wanderbus.evaluation.handover.experiment import HandoverJob, Movement, Routing
 from wanderbus.evaluation.merging import measuring
@@ -49,10 +50,15 @@ def handover_jobs() -> list[HandoverJob]:
     return [HandoverJob(each, Movement.WAYPOINT, 4, 50, 50, 3, users=2, moves=3, group_moves=1) for each in Routing]
 
 
+def federation_jobs() -> list[FederationJob]:
+    return [FederationJob(each, Topology.RANDOM, 3, 2, moves=2, cut_moves=2) for each in Way]
+
+
 JOBS: dict[str, Callable[[], Sequence[Any]]] = {
     "mobility": mobility_jobs,
     "merging": merging_jobs,
     "handover": handover_jobs,
+    "federation": federation_jobs,
 }
 
 
