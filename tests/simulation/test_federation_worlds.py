@@ -154,7 +154,7 @@ SABOTAGES: Sequence[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (begin_before_the_filters_are_known, " has missed ", (2, 4)),
     (acknowledge_what_is_not_durable, " has missed ", (63,)),
     (begin_each_life_with_one_epoch, "", (2, 6)),
-    (replace_circuits_in_silence, " interest ", (11,)),
+    (replace_circuits_in_silence, " interest ", (63, 11)),
     (take_the_whole_by_its_changes, " has too much interest ", (2, 3)),
     (mix_the_types_of_a_server, "has accepted", (1, 2)),
     (tell_before_all_servers_have_told, " has missed ", (2, 4)),

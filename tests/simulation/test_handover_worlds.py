@@ -346,7 +346,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], str, tuple[int, ...]]] = [
     (keep_the_link_of_a_device_that_has_gone, "was accepted as", (527,)),
     (let_sessions_cross, " still ", (5, 11)),
     (read_the_past_apart, " in two notifications, ", (1, 2)),
-    (begin_live_while_the_others_read, " in two notifications, ", (165,)),
+    (begin_live_while_the_others_read, " in two notifications, ", (87, 165)),
 ]
 
 

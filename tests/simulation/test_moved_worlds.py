@@ -109,9 +109,9 @@ def link_whatever_differs(patch: Patch) -> None:
         (keep_settled, (4, 6)),
         (count_at_once, (41,)),
         (settle_too_early, (66,)),
-        (stop_sending_directly, (12, 23)),
-        (leave_former_leaders, (16, 23)),
-        (link_whatever_differs, (0, 1)),
+        (stop_sending_directly, (19, 12)),
+        (leave_former_leaders, (13, 16)),
+        (link_whatever_differs, (8, 0)),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
