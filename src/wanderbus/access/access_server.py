@@ -245,52 +245,41 @@ class AccessServer:
     def _make_domains(self, servers: ServerParts | None, federation: FederationParts | None) -> None:
         """Make the traffic with other servers and domains."""
         domains = FarDomains() if federation is None else federation.domains
-        self._visit_key = b"" if federation is None else federation.visit_key
-        self._servers = None if servers is None else self._make_traffic(servers, domains)
-        self._lone = self._make_lone(domains) if servers is None and federation is not None else None
+        visit_key = b"" if federation is None else federation.visit_key
+        self._servers = None if servers is None else self._make_traffic(servers, domains, visit_key)
+        self._lone = self._make_lone(domains, visit_key) if servers is None and federation is not None else None
         self._federation: FederationTraffic | None = None
         if federation is not None:
             federation.member.called_at((self._properties.uri,))
             self._federation = FederationTraffic(self._parts, federation, self._servers, self._lone)
 
-    def _make_traffic(self, servers: ServerParts, domains: FarDomains) -> ServerTraffic:
+    def _make_traffic(self, servers: ServerParts, domains: FarDomains, visit_key: bytes) -> ServerTraffic:
         """Return the traffic with the other servers, which decides where new calls are served, too."""
         state, domain = self.broker.state, self.broker.config.domain
         takes = servers.name in servers.access
         # A call that passes the proxy of its new server gets a relay there, as it did at its former one.
         contacts = self._properties.reached_at or (self._user_agent.contact_uri,)
         owners = SessionOwners(servers.others, state, contacts, takes=takes, fetches=domains.fetches)
+        options = self._handover_options(domains, visit_key)
         handovers = SessionHandovers(
-            servers.others,
-            servers.access,
-            state,
-            domain,
-            servers.networks,
-            domains=domains,
-            service=self._properties.uri,
-            visit_key=self._visit_key,
-            serves=takes,
+            servers.others, servers.access, state, domain, servers.networks, serves=takes, **options
         )
         signalling = self._signalling
         return ServerTraffic(
-            self._parts, servers, domain, owners, signalling.on_decided, handovers, signalling.on_visitor_decided
+            self._parts, servers, domain, owners, signalling.on_decided, handovers, signalling.carry_out
         )
 
-    def _make_lone(self, domains: FarDomains) -> LoneHandovers:
+    def _make_lone(self, domains: FarDomains, visit_key: bytes) -> LoneHandovers:
         """Return what moves sessions to other domains, and redirects calls there, if this server is alone."""
         state = self.broker.state
         owners = SessionOwners((), state, (), fetches=domains.fetches)
-        handovers = SessionHandovers(
-            (),
-            (),
-            state,
-            self.broker.config.domain,
-            domains=domains,
-            service=self._properties.uri,
-            visit_key=self._visit_key,
-        )
+        options = self._handover_options(domains, visit_key)
+        handovers = SessionHandovers((), (), state, self.broker.config.domain, **options)
         signalling = self._signalling
-        return LoneHandovers(self._parts, owners, handovers, signalling.on_decided, signalling.on_visitor_decided)
+        return LoneHandovers(self._parts, owners, handovers, signalling.on_decided, signalling.carry_out)
+
+    def _handover_options(self, domains: FarDomains, visit_key: bytes) -> dict[str, Any]:
+        return {"domains": domains, "service": self._properties.uri, "visit_key": visit_key}
 
     @property
     def refused(self) -> Counter[str]:

@@ -33,7 +33,6 @@ from wanderbus.peers.owner_messages import (
     CallRedirected,
     CallRefused,
     CallServed,
-    OfVisitors,
     OwnerWanted,
     VisitorCalled,
 )
@@ -166,21 +165,17 @@ class DeviceSignalling:
         """Carry a decision out; that a visitor is served here is decided by what the operator has chosen."""
         offer = self._undecided.get(decision.call)
         if offer is None or not isinstance(decision, CallServed) or not self._is_of_other_domain(offer.remote_uri):
-            self._carry_out(decision)
+            self.carry_out(decision)
             return
         is_certain = self._is_alone or bool(decision.unowned)
         session, visit = session_of(offer.media), read_proof(offer.visit)
         self._parts.give(HANDOVERS, [VisitorCalled(offer.id, offer.remote_uri, session, is_certain, visit)])
 
-    def on_visitor_decided(self, decision: OfVisitors) -> None:
-        """Carry out the decision about a visitor."""
-        self._carry_out(decision)
-
     def _is_of_other_domain(self, user: str) -> bool:
         domain = self._broker.config.domain
         return bool(domain) and user.rpartition("@")[2] != domain
 
-    def _carry_out(self, decision: CallServed | CallRedirected | CallPostponed | CallRefused) -> None:
+    def carry_out(self, decision: CallServed | CallRedirected | CallPostponed | CallRefused) -> None:
         """Serve the offer of a new session, redirect it to its owner (RFC 3261 21.3.3), or let it come again.
 
         Do nothing if it was withdrawn.

@@ -36,7 +36,7 @@ class PointKind(NamedTuple):
     parameters: Callable[[Any], Columns]
     seed: Callable[[Any], int]
     figures: Callable[[Any], Columns]
-    timed: Callable[[Any], Any]
+    timed: Callable[[Any], Any] = lambda part: part
     """Function that sets the measured times of a part, which differ between equal runs, to 0."""
 
     def encode(self, job: Any) -> str:
@@ -213,7 +213,6 @@ MOBILITY: Final = PointKind(
     parameters=_mobility_parameters,
     seed=lambda job: int(job[2]),
     figures=_mobility_figures,
-    timed=lambda part: part,
 )
 """Loss under mobility in virtual time, with imposed, no or random outages, for a buffer and a rate."""
 
@@ -237,7 +236,6 @@ HANDOVER: Final = PointKind(
     parameters=_handover_parameters,
     seed=lambda job: int(job.seed),
     figures=_handover_figures,
-    timed=lambda part: part,
 )
 """Handover of sessions and moves of channel groups, by one routing, movement, number of servers and saturation."""
 
@@ -249,7 +247,6 @@ FEDERATION: Final = PointKind(
     parameters=_federation_parameters,
     seed=lambda job: int(job.seed),
     figures=_federation_figures,
-    timed=lambda part: part,
 )
 """Filters and events between domains, by one way, topology and number of domains."""
 

@@ -157,7 +157,8 @@ class Imports:
         if one.server not in self._holding:
             return
         self.counts["held"] += 1
-        size = 0 if one.publish is None else len(bytes(one.publish.event))
+        assert one.publish is not None
+        size = len(bytes(one.publish.event))
         if self._held_bytes + size <= HELD_BYTES_MAX:
             # Its causes may come behind it on the same link.
             self._held_bytes += size
@@ -167,9 +168,10 @@ class Imports:
     def _release(self, server: str, result: Imported, now: float) -> None:
         """Let the first events of a server go on that wait for nothing."""
         holding, order = self._holding[server], self._order
+        assert order is not None
         while holding:
             one = holding[0]
-            if order is not None and one.causes:
+            if one.causes:
                 assert one.held_until is not None
                 if order.must_wait(self._domain, one.causes):
                     if now < one.held_until:

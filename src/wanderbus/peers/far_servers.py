@@ -27,9 +27,6 @@ VisitorsChoice = Literal["own", "home", "move"]
 domain, or the one of their own domain, which moves here."""
 
 
-VISITORS_CHOICES: Final[tuple[VisitorsChoice, ...]] = ("own", "home", "move")
-
-
 class AskServers(Input, frozen=True):
     """Ask which servers a domain has, and which one is to take a session of ``user``: :class:`ServersFound` answers."""
 

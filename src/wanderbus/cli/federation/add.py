@@ -19,7 +19,6 @@ from wanderbus.cli.federation.options import (
     Visitors,
     gateways_in,
     shared_types,
-    visitors_in,
 )
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.errors import ConfigurationError
@@ -86,8 +85,8 @@ def add(
     settings = read_federation(file).settings
     gateways: GatewaysSetting = "dns" if dns else {} if no_link else given.gateways
     changed = _changed(settings, given, gateways, receive or (), send or (), replace=replace)
-    if (choice := visitors_in(visitors)) is not None:
-        changed = msgspec.structs.replace(changed, visitors=choice)
+    if visitors is not None:
+        changed = msgspec.structs.replace(changed, visitors=visitors)
     federation = put_domain(file, given.name, changed)
     changed = federation.settings.domains[given.name]
     if json:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import typer
@@ -13,7 +12,7 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.federation import add, show, status, trust
 from wanderbus.cli.federation.options import DomainName, FederationFile, Gateways, gateways_in, shared_types
 from wanderbus.cli.output import log_to_stderr, print_json, print_line, print_lines
-from wanderbus.federation.routing_messages import METHODS, Method
+from wanderbus.federation.routing_messages import Method
 from wanderbus.runtime.files.federation_file import (
     card_of,
     card_text,
@@ -25,15 +24,6 @@ from wanderbus.runtime.files.federation_file import (
 )
 
 app = typer.Typer(help="Share events with the domains of other operators.", no_args_is_help=True)
-
-
-class MethodChoice(Enum):
-    """Method of a type, or that of all types."""
-
-    multicast = "multicast"
-    rendezvous = "rendezvous"
-    tree = "tree"
-    default = "default"
 
 
 @app.callback()
@@ -112,7 +102,7 @@ def method(
     file: FederationFile,
     subject: Annotated[str, typer.Argument(metavar="TYPE", help="Type, an exact subject.", show_default=False)],
     method: Annotated[
-        MethodChoice,
+        Literal[Method, "default"],
         typer.Argument(help="Method of the type; default: that of all types in the file.", show_default=False),
     ],
     json: AsJson = False,
@@ -123,8 +113,7 @@ def method(
 
     Example: wanderbus federation method federation.toml Departure default
     """
-    chosen: Method | None = next((each for each in METHODS if each == method.value), None)
-    federation = put_method(file, subject, chosen)
+    federation = put_method(file, subject, None if method == "default" else method)
     if json:
         print_json({"type": subject, "method": federation.method_of(subject)})
     else:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.peers.far_servers import VISITORS_CHOICES, VisitorsChoice
+from wanderbus.peers.far_servers import VisitorsChoice
 from wanderbus.settings.federation import ForeignDomainSettings, check_gateway
 
 FederationFile = Annotated[
@@ -38,21 +37,13 @@ Send = Annotated[
 ]
 
 
-class VisitorsOption(Enum):
-    """Service for users of a foreign domain who call here."""
-
-    own = "own"
-    home = "home"
-    move = "move"
-
-
 Causal = Annotated[
     bool | None,
     typer.Option(help="Whether to have causal order with it, if it asks for that, too.", show_default=False),
 ]
 
 Visitors = Annotated[
-    VisitorsOption | None,
+    VisitorsChoice | None,
     typer.Option(
         help="Service for its users who call here: a session of their own here, their session in their own domain, or "
         "that one, which moves here before.",
@@ -82,8 +73,3 @@ def shared_types(domain: ForeignDomainSettings) -> str:
     parts = (("receives", domain.receive), ("sends", domain.send))
     shared = "; ".join(f"{verb} {', '.join(types) if types else 'nothing'}" for verb, types in parts)
     return shared if domain.visitors == "own" else f"{shared}; visitors {domain.visitors}"
-
-
-def visitors_in(choice: VisitorsOption | None) -> VisitorsChoice | None:
-    """Return the service for visitors that an option names."""
-    return next((each for each in VISITORS_CHOICES if choice is not None and each == choice.value), None)

@@ -17,7 +17,6 @@ from wanderbus.cli.federation.options import (
     Send,
     Visitors,
     shared_types,
-    visitors_in,
 )
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.errors import ConfigurationError
@@ -86,8 +85,8 @@ def trust(
             changes[key] = _number(key, text)
     flags = {"backbone": backbone, "gives_sessions": gives_sessions, "takes_sessions": takes_sessions, "causal": causal}
     changes |= {key: flag for key, flag in flags.items() if flag is not None}
-    if (choice := visitors_in(visitors)) is not None:
-        changes["visitors"] = choice
+    if visitors is not None:
+        changes["visitors"] = visitors
     changed = put_domain(file, domain, msgspec.structs.replace(known, **changes)).settings.domains[domain]
     if json:
         print_json({"domain": domain, **msgspec.structs.asdict(changed)})
