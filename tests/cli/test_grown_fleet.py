@@ -61,7 +61,8 @@ def test_j11_a_server_joins_and_one_leaves_and_every_event_arrives_once(fleet: F
     go_on()
     status, out, err = fleet.run("domain", "status", *fleet.operator())
     assert (status, err, out.splitlines()[-1].split()[:2]) == (0, "", ["s4", "3/3"]), out
-    assert fleet.run("domain", "move", "News", "s4", *fleet.operator())[0] == 0
+    status, out, err = fleet.run("domain", "move", "News", "s4", *fleet.operator())
+    assert status == 0, (out, err)
     fleet.places["s4"] = place
     added = fleet.pid("s4")
     late = fleet.start("sub", "News", "--json", *fleet.visiting("s4", "bob", "hunter2"), "--state-dir", "late")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.group_domain import NAMES, Domain, Phone, user
 from wanderbus import protocol
-from wanderbus.broker.groups.group_move import PAUSE_S
+from wanderbus.broker.groups.group_move import PAUSE_S, REACH_S
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.records import GroupMoved, GroupPrepared, GroupStays, Published
 from wanderbus.simulation.domains.domain_node import DOMAIN
@@ -158,6 +158,16 @@ def test_j08_a_move_waits_for_no_server_that_is_gone(domain: Domain) -> None:
     (reason,) = domain.move("s2")
     assert reason == "s3 cannot be reached, and every server has to know the next leader; try again later"
     assert domain.leaders()[:2] == [("s1", 1)] * 2
+
+
+def test_j08_a_move_waits_for_a_server_that_is_starting(domain: Domain) -> None:
+    domain.nodes["s3"].crash(lose_rows=False)
+    domain.wait()
+    assert domain.move("s2", wait_s=REACH_S - 1.0) == []
+    assert domain.leaders()[:2] == [("s1", 1)] * 2
+    domain.nodes["s3"].start()
+    domain.wait()
+    assert domain.leaders() == [("s2", 2)] * 3
 
 
 @pytest.mark.parametrize(

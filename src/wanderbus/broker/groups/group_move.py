@@ -2,7 +2,8 @@
 
 ::
 
-    preparing ──all want the events at the next leader──▶ pausing ──all have taken what there is──▶ sending ──▶ fenced
+    reaching ──all have a link──▶ preparing ──all want the events at the next leader──▶ pausing
+                                         pausing ──all have taken what there is──▶ sending ──▶ fenced
 
 Before the fence everything rolls back by itself: which moves have begun is not stored, and every other server gives up
 what it has prepared once the leader names the move no longer. The fence is one record, after which the next leader has
@@ -36,6 +37,9 @@ from wanderbus.subscription import EVERY_SUBJECT
 
 TIMER: Final = ("group move",)
 """Key of the timer that ends a stage."""
+
+REACH_S: Final = 5.0
+"""Longest wait for a link with every other server, which may just be starting."""
 
 PREPARE_S: Final = 30.0
 """Longest time until all servers are prepared; events are accepted meanwhile."""
@@ -125,22 +129,31 @@ class GroupMove:
             raise Refused(f"channel group {self._move.moving.group} is on its way already; try again later")
         if (row := self._state.groups.row(group)).is_forced:
             raise Refused(f"{row.target} is about to lead channel group {group} by force; try again later")
-        gone = {present.server} if request.force else set()
-        for server in self._channels.others:
-            if server not in gone and not any(
-                each.session for each in self._links.of_user(server_user(server, self._domain))
-            ):
-                raise Refused(
-                    f"{server} cannot be reached, and every server has to know the next leader; try again later"
-                )
         self._last_attempt = attempt = max(self._last_attempt + 1, self._state.wall_us)
         epoch = present.epoch + epochs_of(request.force)
         moving = MovingGroup(group, request.server, epoch, attempt, request.force)
+        gone = {present.server} if request.force else set()
         everyone = {self._channels.server, *self._channels.others} - gone
         self._move = move = GivenGroup(moving, link, request.request, everyone)
+        self._wait(move, "reaching", REACH_S)
+        self._prepare(move)
+
+    def _prepare(self, move: GivenGroup) -> None:
+        """Let all servers prepare the move once they can be reached: every one has to know the next leader."""
+        if self._unreached(move):
+            return
+        moving = move.moving
         self._wait(move, "preparing", PREPARE_S)
         self._leaders.begin(moving)
-        self._leaders.prepare(moving, partial(self._prepared_by, self._channels.server, attempt))
+        self._leaders.prepare(moving, partial(self._prepared_by, self._channels.server, moving.attempt))
+
+    def _unreached(self, move: GivenGroup) -> list[str]:
+        """Return the other servers that have to prepare the move and have no link here."""
+        reached = {self._channels.server, *filter(self._has_link, self._channels.others)}
+        return sorted(move.unprepared - reached)
+
+    def _has_link(self, server: str) -> bool:
+        return any(each.session for each in self._links.of_user(self._user(server)))
 
     # Answers of other servers -----------------------------------------------------------------------------------
 
@@ -196,6 +209,8 @@ class GroupMove:
     def go_on(self) -> None:
         """Go on once all other servers have taken what was accepted before the pause."""
         self._leaders.go_on()
+        if (move := self._at("reaching")) is not None:
+            self._prepare(move)
         if (move := self._at("preparing")) is not None and move.moving.forced:
             leader = self._channels.directory.table.leaders[move.moving.group].server
             if self._leaders.reaches(leader):
@@ -219,6 +234,11 @@ class GroupMove:
             return
         moving = move.moving
         match move.stage:
+            case "reaching":
+                names = " and ".join(self._unreached(move))
+                self._move = None
+                reason = f"{names} cannot be reached, and every server has to know the next leader; try again later"
+                self._refuse(move, reason)
             case "preparing":
                 names = " and ".join(sorted(move.unprepared))
                 self._stay(move, f"{names} cannot have its interest at {moving.target} within {PREPARE_S:g} s")

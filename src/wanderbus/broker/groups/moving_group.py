@@ -15,7 +15,7 @@ from wanderbus.protocol.domains import MovingGroup
 Report = Callable[[str], None]
 """Takes the reason why a group cannot move, "" if everything is prepared here."""
 
-Stage = Literal["preparing", "pausing", "sending", "fenced"]
+Stage = Literal["reaching", "preparing", "pausing", "sending", "fenced"]
 
 _SESSION: Final = "default"
 _DEVICE: Final = "server"
@@ -29,7 +29,7 @@ class GivenGroup(msgspec.Struct):
     request: int
     unprepared: set[str]
     deadline: float = 0.0
-    stage: Stage = "preparing"
+    stage: Stage = "reaching"
     offset: int = 0
     """End of the log at the begin of the pause."""
     paused_us: int | None = None
