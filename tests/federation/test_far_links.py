@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, pairwise
 from random import Random
 
 import pytest
 
 from wanderbus.federation.circuit_messages import FromFar, ServersAsked, ServersTold, ToFar
 from wanderbus.federation.far import links as far_links
-from wanderbus.federation.far.links import SILENT_S, TURN_S, FarLinks
+from wanderbus.federation.far.links import PAUSE_S_MAX, SILENT_S, TURN_S, FarLinks
 from wanderbus.federation.far.messages import VERSION, Called, Carried, Ended, FarId, decode, encode
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
 from wanderbus.peers.far_servers import AskServers, FarServerMet, ServersFound
@@ -213,3 +213,28 @@ def test_the_question_for_servers_is_repeated_until_it_is_answered() -> None:
     end.give(ServersTold("beta", "sip:u@alpha", ("b1", "b2"), "b2"))
     end.give(ServersTold("beta", "sip:other@alpha", ("b1",), "b1"))
     assert end.of(ServersFound) == [ServersFound("beta", "sip:u@alpha", ("b1", "b2"), "b2")]
+
+
+def test_a_link_that_soon_closes_is_opened_again_after_growing_pauses(pair: Pair) -> None:
+    """A session whose export is invalid would otherwise be sent again every half second."""
+    opened_at: list[float] = []
+    while pair.now < 40 * PAUSE_S_MAX:
+        if (opened := len(pair.b.of(ServerLinkOpened))) > len(opened_at):
+            assert opened == len(opened_at) + 1
+            opened_at.append(pair.now)
+            pair.b.give(CloseServerLink(pair.b.link, "invalid"), now=pair.now)
+            pair.deliver()
+        pair.wait(TURN_S)
+    pauses_s = [second - first for first, second in pairwise(opened_at)]
+    assert pauses_s[0] <= 2 * TURN_S
+    assert pauses_s == sorted(pauses_s)
+    assert PAUSE_S_MAX <= pauses_s[-1] <= PAUSE_S_MAX + 2 * TURN_S
+
+
+def test_a_link_that_has_lasted_is_opened_again_at_once(pair: Pair) -> None:
+    for _ in range(8):
+        pair.wait(PAUSE_S_MAX + TURN_S)
+        pair.b.give(CloseServerLink(pair.b.link, "restarting"), now=pair.now)
+        pair.deliver()
+        pair.wait(2 * TURN_S)
+        assert pair.a.of(ServerLinkOpened)[-1].link > pair.a.of(ServerLinkClosed)[-1].link

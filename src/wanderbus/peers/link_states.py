@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.peers.link_pause import LinkPause
 from wanderbus.peers.offers import LinkOffer
 from wanderbus.rudp.frames import SEALED, decode_header
 from wanderbus.rudp.interface import Secrets
@@ -37,9 +38,9 @@ class OwnLink:
           └────────────────────────────────────────────────failed or closed────────────┘
     """
 
-    __slots__ = ("link", "local_id", "offer", "offer_keys", "offered_at", "opened_at", "pause_s", "server", "wait_s")
+    __slots__ = ("link", "local_id", "offer", "offer_keys", "offered_at", "opened_at", "pause", "server", "wait_s")
 
-    def __init__(self, server: str, pause_s: float) -> None:
+    def __init__(self, server: str, pause: LinkPause) -> None:
         self.server = server
         self.local_id = 0
         """Id of its connection; 0 in a pause."""
@@ -54,8 +55,8 @@ class OwnLink:
         self.link: OpenLink | None = None
         self.opened_at = 0.0
         """Time when the last link opened, monotonic seconds."""
-        self.pause_s = pause_s
-        """Pause before the next first offer, seconds, without jitter."""
+        self.pause = pause
+        """Pause before the next first offer, without jitter."""
 
 
 class PendingLink:

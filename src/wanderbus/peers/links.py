@@ -53,6 +53,7 @@ from wanderbus.peers.link_parameters import (
     RETRY_S_MIN,
     SERVER_LINK_CONFIG,
 )
+from wanderbus.peers.link_pause import LinkPause
 from wanderbus.peers.link_sight import LinkSight
 from wanderbus.peers.link_states import OpenLink, OwnLink, PendingLink
 from wanderbus.peers.messages import (
@@ -258,7 +259,7 @@ class ServerLinks:
             case CloseServerLink(link=number, reason=reason) if link := self._links.get(number):
                 self._close(link, reason, now)
             case ConnectServer(server=server) if server not in self._own:
-                own = self._own[server] = OwnLink(server, RETRY_S_MIN)
+                own = self._own[server] = OwnLink(server, LinkPause(RETRY_S_MIN, self._retry_s_max))
                 self._health[server].wanted(now)
                 self._start_offer(own, now)
                 self._look_later(now)
@@ -378,10 +379,7 @@ class ServerLinks:
     def _pause(self, own: OwnLink, now: float) -> None:
         """Offer a new link after a pause, which doubles if links close soon after they opened."""
         self._discard_opening(own)
-        if now - own.opened_at >= self._retry_s_max:
-            own.pause_s = RETRY_S_MIN
-        self._set_opening_timer(own, now + self._jittered(own.pause_s))
-        own.pause_s = min(2 * own.pause_s, self._retry_s_max)
+        self._set_opening_timer(own, now + self._jittered(own.pause.after(now - own.opened_at)))
 
     def _discard_opening(self, own: OwnLink) -> None:
         """Discard the connection of an own link, and its offer."""

@@ -29,6 +29,7 @@ from wanderbus.federation.far.reports import FarLinksInput, FarLinksOutput
 from wanderbus.federation.gateway_choice import domain_of_link, link_name
 from wanderbus.machine import SetTimer, TimerFired
 from wanderbus.peers.far_servers import AskServers, FarServerMet, ServersFound
+from wanderbus.peers.link_pause import LinkPause
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
@@ -41,6 +42,9 @@ from wanderbus.peers.messages import (
 
 TURN_S: Final = 0.5
 """Pause between two probes of a link, and two calls."""
+
+PAUSE_S_MAX: Final = 32.0
+"""Longest pause before a link is opened again that closed soon after it opened, as one whose messages are invalid."""
 
 SILENT_S: Final = 5.0
 """Time without a message after which a link is closed."""
@@ -62,12 +66,20 @@ class _FarLink:
         self.is_ours = is_ours
         self.is_open = not is_ours
         self.sent = self.received = 0
-        self.heard = now
+        self.opened_at = self.heard = now
 
     @property
     def key(self) -> tuple[str, FarId, bool]:
         """Return what a message says of its link."""
         return self.server, self.id, self.is_ours
+
+
+class _Wanted:
+    """A server to which a link has to be open, if not before ``call_at``."""
+
+    def __init__(self) -> None:
+        self.pause = LinkPause(TURN_S, PAUSE_S_MAX)
+        self.call_at = 0.0
 
 
 class FarLinks:
@@ -84,7 +96,7 @@ class FarLinks:
         self._new_link = new_link
         self._epoch = epoch
         self._last = 0
-        self._wanted: dict[str, None] = {}
+        self._wanted: dict[str, _Wanted] = {}
         self._links: dict[int, _FarLink] = {}
         self._by_key: dict[tuple[str, FarId, bool], _FarLink] = {}
         self._asked: dict[tuple[str, str], None] = {}
@@ -104,19 +116,19 @@ class FarLinks:
         for given in inputs:
             match given:
                 case ConnectServer(server=server) if server not in self._wanted:
-                    self._wanted[server] = None
+                    self._wanted[server] = _Wanted()
                     self._call(server, now)
                 case DisconnectServer(server=server):
                     self._wanted.pop(server, None)
                     for each in [one for one in self._links.values() if one.server == server and one.is_ours]:
-                        self._end(each, "it is not needed any more", is_told=True)
+                        self._end(each, "it is not needed any more", now, is_told=True)
                 case SendOnServerLink(link=link, payload=payload):
                     if (found := self._links.get(link)) is not None and found.is_open:
                         found.sent += 1
                         self._send(found.server, Carried(found.id, found.is_ours, found.sent, payload))
                 case CloseServerLink(link=link, reason=reason):
                     if (found := self._links.get(link)) is not None:
-                        self._end(found, reason, is_told=True)
+                        self._end(found, reason, now, is_told=True)
                 case AskServers(domain=domain, user=user):
                     self._asked[domain, user] = None
                     if len(self._asked) > ASKED_MAX:
@@ -141,14 +153,14 @@ class FarLinks:
         self._is_timer_set = False
         for each in list(self._links.values()):
             if now - each.heard >= SILENT_S:
-                self._end(each, f"nothing came for {SILENT_S:g} s", is_told=True)
+                self._end(each, f"nothing came for {SILENT_S:g} s", now, is_told=True)
             elif each.is_open:
                 self._send(each.server, Probed(each.id, each.is_ours, each.sent))
             else:
                 self._send(each.server, Called(each.id))
         linked = {each.server for each in self._links.values() if each.is_ours}
-        for server in self._wanted:
-            if server not in linked:
+        for server, wanted in self._wanted.items():
+            if server not in linked and wanted.call_at <= now:
                 self._call(server, now)
         for domain, user in self._asked:
             self._outputs.append(ServersAsked(domain, user))
@@ -165,7 +177,7 @@ class FarLinks:
             message = decode(came.payload)
         except RemoteProtocolError as error:
             for each in [one for one in self._links.values() if one.server == server]:
-                self._end(each, f"{server}: {error}", is_told=True)
+                self._end(each, f"{server}: {error}", now, is_told=True)
             return
         match message:
             case Called(id=identity):
@@ -175,7 +187,7 @@ class FarLinks:
                 if found is None:
                     self._send(server, Ended(identity, True, "the link is unknown here"))
                 elif not found.is_open:
-                    found.is_open, found.heard = True, now
+                    found.is_open, found.opened_at, found.heard = True, now, now
                     self._outputs.append(FarServerMet(server, contacts, version))
                     self._outputs.append(ServerLinkOpened(found.link, server, is_ours=True))
             case Carried() | Probed() | Ended():
@@ -188,7 +200,7 @@ class FarLinks:
                 self._send(server, Ended(identity, False, f"no further link with {domain} is accepted"))
                 return
             for each in [one for one in self._links.values() if one.server == server and not one.is_ours]:
-                self._end(each, "another link replaces it", is_told=False)
+                self._end(each, "another link replaces it", now, is_told=False)
             accepted = _FarLink(self._new_link(), server, identity, now, is_ours=False)
             self._links[accepted.link] = self._by_key[accepted.key] = accepted
             self._outputs.append(ServerLinkOpened(accepted.link, server, is_ours=False))
@@ -203,21 +215,24 @@ class FarLinks:
         found.heard = now
         match message:
             case Ended(reason=reason):
-                self._end(found, reason, is_told=False)
+                self._end(found, reason, now, is_told=False)
             case Carried(number=number, payload=payload) if number == found.received + 1 and found.is_open:
                 found.received = number
                 self._outputs.append(ServerMessageReceived(found.link, server, payload))
             case Carried(number=number) if number > found.received + 1:
-                self._end(found, "a message was lost", is_told=True)
+                self._end(found, "a message was lost", now, is_told=True)
             case Probed(last=last) if last > found.received:
-                self._end(found, "a message was lost", is_told=True)
+                self._end(found, "a message was lost", now, is_told=True)
 
-    def _end(self, ended: _FarLink, reason: str, *, is_told: bool) -> None:
+    def _end(self, ended: _FarLink, reason: str, now: float, *, is_told: bool) -> None:
         del self._links[ended.link], self._by_key[ended.key]
         if is_told:
             self._send(ended.server, Ended(ended.id, ended.is_ours, reason[:256]))
-        if ended.is_open:
-            self._outputs.append(ServerLinkClosed(ended.link, ended.server, reason))
+        if not ended.is_open:
+            return
+        self._outputs.append(ServerLinkClosed(ended.link, ended.server, reason))
+        if ended.is_ours and (wanted := self._wanted.get(ended.server)) is not None:
+            wanted.call_at = now + wanted.pause.after(now - ended.opened_at)
 
     def _send(self, server: str, message: Message) -> None:
         domain, _, name = server.rpartition("/")
