@@ -30,7 +30,7 @@ REAL_TESTS: Final[Mapping[Change, str]] = {
     Change.SERVER_KILLED: f"{_NAT}/test_restarts.py::test_server_and_relay_while_sending",
     Change.CHANNEL_MOVED: f"{_NAT}/test_matrix_rows.py::test_a_moved_channel",
     Change.DOMAIN_CHANGED: f"{_FAR}::test_l01_a_client_moves_its_session_to_another_domain_while_events_flow",
-    Change.DOMAIN_AND_BOTH_ENDS: "",
+    Change.DOMAIN_AND_BOTH_ENDS: f"{_FAR}::test_u09_both_ends_have_new_addresses_while_a_session_leaves_its_domain",
     Change.DOMAIN_AND_PORT: "",
     Change.DOMAIN_AND_NAT: "",
 }

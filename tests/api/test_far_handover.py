@@ -49,6 +49,37 @@ def test_l01_a_client_moves_its_session_to_another_domain_while_events_flow(tmp_
     run(story())
 
 
+def test_u09_both_ends_have_new_addresses_while_a_session_leaves_its_domain(tmp_path: Path) -> None:
+    domains = TwoDomains(tmp_path)
+
+    async def story() -> None:
+        async with (
+            domains.running() as servers,
+            domains.agent("carol", "a.example", "secret") as carol,
+            carol.subscribe(SUBJECT, "n >= 0") as reader,
+            domains.agent("bob", "b.example", "hunter2") as bob,
+        ):
+            await filters_settled(servers[1], 1)
+
+            async def publish() -> None:
+                for number in range(200):
+                    await bob.publish(SUBJECT, {"n": number})
+                    await asyncio.sleep(0.005)
+
+            publishing = asyncio.create_task(publish())
+            for turn, domain in enumerate(("b.example", "a.example"), 5):
+                await asyncio.sleep(0.1)
+                moving = asyncio.create_task(carol.handover(domain))
+                await asyncio.gather(carol.rebind(f"127.0.1.{turn}"), bob.rebind(f"127.0.2.{turn}"))
+                await moving
+            await publishing
+            assert await numbers(reader, 200) == list(range(200))
+            await nothing_more(reader)
+            assert domains.owners("sip:carol@a.example") == [0]
+
+    run(story())
+
+
 def test_l01_an_operator_moves_a_session_to_another_domain(tmp_path: Path) -> None:
     domains = TwoDomains(tmp_path)
 

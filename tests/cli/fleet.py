@@ -32,6 +32,14 @@ class Fleet(Shell):
         self.places = dict(sorted((each[1], each[2]) for each in found if each is not None))
         assert tuple(self.places) == SERVERS
 
+    def close(self) -> None:
+        """End all processes; what they have reported stands beside a failure."""
+        self.kill()
+        for each in self._started:
+            if each.stderr is not None and not each.stderr.closed:
+                print(*each.args[2:5], each.stderr.read(), sep="\n")  # type: ignore[index]
+        super().close()
+
     def command(self, *more: str) -> list[str]:
         options = ("--size", "3", "--port", "0", "--users", "users", "--admin", "alice", "--data-dir", "fleet")
         return ["domain", "up", *options, *more]
