@@ -1,4 +1,4 @@
-"""Classification of hosts in addresses: literal or by name, one host or many, loopback or not, and their network.
+"""Domain of a user, and kinds of hosts in addresses: literal or by name, one host or many, loopback or not.
 
 Nothing is looked up. Results that are needed for each datagram are cached.
 """
@@ -13,6 +13,11 @@ _HOSTS_REMEMBERED: Final = 4_096
 
 _TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
 """Prefix of IPv4 addresses that a translator maps into IPv6 (RFC 6052 2.1)."""
+
+
+def domain_of(user: str) -> str:
+    """Return the domain of a user, whose canonical URI this is; "" if it has none."""
+    return user.rpartition("@")[2] if "@" in user else ""
 
 
 @functools.lru_cache(maxsize=_HOSTS_REMEMBERED)

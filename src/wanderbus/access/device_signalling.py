@@ -24,6 +24,7 @@ from wanderbus.broker.state.rows import device_key, session_key
 from wanderbus.composition import Composition
 from wanderbus.datachannel.description import former_of, session_of
 from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
+from wanderbus.hosts import domain_of
 from wanderbus.machine import CancelTimer, CloseStream, Output, SendDatagram, SendOnStream, SetTimer
 from wanderbus.mobility import messages as sip
 from wanderbus.mobility.session.session import RemoteMediaStatus
@@ -173,7 +174,7 @@ class DeviceSignalling:
 
     def _is_of_other_domain(self, user: str) -> bool:
         domain = self._broker.config.domain
-        return bool(domain) and user.rpartition("@")[2] != domain
+        return bool(domain) and domain_of(user) != domain
 
     def carry_out(self, decision: CallServed | CallRedirected | CallPostponed | CallRefused) -> None:
         """Serve the offer of a new session, redirect it to its owner (RFC 3261 21.3.3), or let it come again.

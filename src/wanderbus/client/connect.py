@@ -21,6 +21,7 @@ from wanderbus.client.reports import OutboxSize
 from wanderbus.client.user_uri import user_of
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Position
+from wanderbus.hosts import domain_of
 from wanderbus.runtime.files.device_file import default_state_dir
 from wanderbus.runtime.net.resolver import name_in, target_in
 from wanderbus.settings.agent import CONFIG_VARIABLE, AgentArguments, AgentSettings
@@ -138,7 +139,7 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> AgentSocket
         raise ConfigurationError("password: a table of digests needs the one of sha-256; the broker checks keys by it")
     user, broker_uri = _uris(settings.uri, settings.broker)
     over = _transport(settings.uri, settings.transport)
-    if broker_uri.partition("@")[2] != user.partition("@")[2]:
+    if domain_of(broker_uri) != domain_of(user):
         over = _transport_to_other_domain(broker_uri, settings)
     properties = AgentProperties(
         **shared_properties(settings)

@@ -18,6 +18,7 @@ from wanderbus.errors import (
     WanderbusError,
     WrongPassword,
 )
+from wanderbus.hosts import domain_of
 from wanderbus.machine import shown
 from wanderbus.sip.message.words import NOT_SERVED
 from wanderbus.subscription import PATTERN
@@ -33,7 +34,7 @@ def connect_error(refused: ConnectRefused, properties: AgentProperties) -> Wande
         case ConnectRefused(stage="registration", status=404):
             return UnknownUser(f"the server {server} has no user {user}; add it to the server's users file")
         case ConnectRefused(stage="registration", status=403, reason=reason) if reason.startswith(NOT_SERVED):
-            served, domain = reason.removeprefix(NOT_SERVED), user.rpartition("@")[2]
+            served, domain = reason.removeprefix(NOT_SERVED), domain_of(user)
             return UnknownUser(f"the server {server} serves {served}, not {domain}; write NAME@{served}")
         case ConnectRefused(stage="registration", status=401 | 403 | 407) if properties.password is None:
             return WrongPassword(
@@ -76,7 +77,7 @@ def not_reached(properties: AgentProperties, waited_s: float, trouble: ServerUnr
     broker, server = properties.broker, shown(properties.server)
     last = f" ({trouble.reason})" if trouble.reason else ""
     remedy = "check that the server runs (wanderbus up)"
-    if broker.partition("@")[2] != properties.uri.partition("@")[2]:
+    if domain_of(broker) != domain_of(properties.uri):
         remedy = f"it is in another domain, so {server} has to accept TLS: start that server with --tls-certificate"
     if any(words in trouble.reason for words in _OUT_OF_TIME):
         remedy = "check the clock of this device, then the server's certificate"

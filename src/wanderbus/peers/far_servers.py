@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from wanderbus.hosts import domain_of
 from wanderbus.machine import Input, Output
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -85,7 +86,7 @@ class FarDomains(msgspec.Struct, frozen=True):
 
     def fetches(self, user: str) -> bool:
         """Return whether the session of a user of another domain moves here when the user calls."""
-        there = self.foreign.get(user.rpartition("@")[2])
+        there = self.foreign.get(domain_of(user))
         return there is not None and there.visitors == "move"
 
     def of(self, server: str) -> FarDomain | None:

@@ -25,6 +25,7 @@ from typing import Final, Protocol
 
 from wanderbus.broker.state.rows import AwaitedRow, SessionRow, session_key, session_of
 from wanderbus.errors import RemoteProtocolError, SIPParseError
+from wanderbus.hosts import domain_of
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.far_servers import FarServerMet
 from wanderbus.peers.handover.placement import server_for
@@ -276,7 +277,7 @@ class SessionOwners:
     def _send_away(self, wanted: OwnerWanted, now: float) -> None:
         """Redirect a call for a session that has left for another domain."""
         _, owner = next_owner(self._sessions, wanted.user, wanted.session)
-        if owner.partition("/")[0] == wanted.user.rpartition("@")[2] and self._fetches(wanted.user):
+        if owner.partition("/")[0] == domain_of(wanted.user) and self._fetches(wanted.user):
             self._outputs.append(CallServed(wanted.call))
         elif contacts := self._contacts_of.get(owner):
             self._redirect(wanted.call, contacts, now)

@@ -8,7 +8,7 @@ from typing import Final
 
 from wanderbus.config import DomainsSettings, ProxySettings, ServerSettings
 from wanderbus.errors import ConfigurationError, SIPParseError
-from wanderbus.hosts import is_ip_address
+from wanderbus.hosts import domain_of, is_ip_address
 from wanderbus.machine import Address
 from wanderbus.runtime.net.tls import own_sip_domains
 from wanderbus.sip.message.targets import Target, target_of
@@ -116,7 +116,7 @@ def _domain(key: str, text: str) -> str:
     try:
         if is_ip_address(text):
             raise SIPParseError("an address")
-        return canonical_uri(f"sip:user@{text}").rpartition("@")[2]
+        return domain_of(canonical_uri(f"sip:user@{text}"))
     except SIPParseError as error:
         raise ConfigurationError(f"{key}: {text!r} is not a domain: {error}") from None
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from wanderbus import protocol
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.hosts import domain_of
 from wanderbus.parameters.broker import BrokerConfig
 
 UserDevice = tuple[str, str]
@@ -42,7 +43,7 @@ class VisitorLimit:
 
         ``present`` are devices that other layers know of; they may not have attached.
         """
-        domain = user.rpartition("@")[2]
+        domain = domain_of(user)
         if not self._domain or domain in (self._domain, user):
             return None
         suffix = f"@{domain}"

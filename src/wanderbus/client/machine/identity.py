@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.datachannel import Parties, channel_secret
+from wanderbus.hosts import domain_of
 from wanderbus.mobility.flow import KEEP_ALIVE_S
 from wanderbus.mobility.properties import Properties
 from wanderbus.sip.authentication.digest_values import secret_ha1
@@ -31,9 +32,9 @@ def parties_of(properties: AgentProperties, session: str) -> Parties:
     A broker of another domain does not know the password, so there is no shared secret.
     """
     ours, password = sip_properties_of(properties), properties.password
-    domain, broker = ours.uri.partition("@")[2], canonical_uri(properties.broker)
+    domain, broker = domain_of(ours.uri), canonical_uri(properties.broker)
     known = None
-    if password is not None and broker.partition("@")[2] == domain:
+    if password is not None and domain_of(broker) == domain:
         known = secret_ha1(password, ours.username, domain, "SHA-256")
     return Parties(
         role="agent",

@@ -21,6 +21,7 @@ import msgspec
 from wanderbus.broker.sessions.handover_messages import UserUnowned
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.hosts import domain_of
 from wanderbus.machine import SetTimer
 from wanderbus.peers.far_servers import AskServers, FarDomain, ServersFound
 from wanderbus.peers.handover.far_moves import FarMoves
@@ -61,7 +62,7 @@ class _Visit:
         self.called = called
         self.request = request
         self.until = now + HELD_S
-        self.domain = called.user.rpartition("@")[2]
+        self.domain = domain_of(called.user)
         self.servers: set[str] | None = None
         """Servers without a final answer, None while they are not known."""
         self.may_be_there = True

@@ -11,6 +11,7 @@ from collections.abc import Container
 from typing import Final
 
 from wanderbus.errors import SIPParseError
+from wanderbus.hosts import domain_of
 from wanderbus.sip.authentication.digest import Authenticator, Credentials
 from wanderbus.sip.authentication.verdicts import Authenticated, Challenged
 from wanderbus.sip.message.headers import NameAddr
@@ -31,7 +32,7 @@ def vouched(request: Request, trusted: Container[str]) -> Request:
     """
     identity = asserted(request)
     bare = request.without(ASSERTED).without(PREFERRED)
-    if identity is None or identity.rpartition("@")[2] not in trusted:
+    if identity is None or domain_of(identity) not in trusted:
         return bare
     return bare.with_header(ASSERTED, f"<{identity}>")
 
