@@ -57,8 +57,11 @@ FORWARDED_BYTES_MAX: Final = 2**20
 """Events of one device that wait for the answers of the servers which lead their channels; each counts a KiB more."""
 
 HELD_BYTES_MAX: Final = 2**17
-"""Events of one publisher that wait at the leader of their channels until all servers have reported which they want;
-each counts a KiB more."""
+"""Events of one publisher that wait at the leader of their channels until all servers have reported which they want, or
+another one leads; each counts :data:`HELD_EVENT_BYTES` more."""
+
+HELD_EVENT_BYTES: Final = 1_024
+"""What an event that waits takes beside its own bytes."""
 
 FOREIGN_PUBLISHERS_MAX: Final = 4_096
 """Servers of one foreign domain, each with each of its channels, whose events are recognised here when they are

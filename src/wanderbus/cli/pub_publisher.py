@@ -25,9 +25,14 @@ from wanderbus.client.agent import Agent
 from wanderbus.client.answer_wait import AnswerWait, NoAnswer
 from wanderbus.errors import ConfigurationError, EventError, Refused, Unreachable, WanderbusError
 from wanderbus.event import HELD_BACK, Event, EventId
+from wanderbus.limits import HELD_BYTES_MAX, HELD_EVENT_BYTES
+from wanderbus.protocol import size_of
 
 UNDER_WAY_MAX: Final = 256
 """Most events in flight, or in the outbox, before reading pauses."""
+
+IN_FLIGHT_BYTES_MAX: Final = HELD_BYTES_MAX * 7 // 8
+"""Bytes in flight without an outbox, counted as a leader counts what waits there, which is slightly more with times."""
 
 _LOOK_S: Final = 0.02
 """Pause between two checks of the outbox's size."""
@@ -77,14 +82,22 @@ async def publish_directly(
 ) -> None:
     """Publish while reading; print the id of each event once the broker has acknowledged it, or a summary at the end.
 
+    No more is in flight than the leader of a channel lets wait: it would refuse the rest, and the command would end.
+
     The events of the subject ``advertised`` are advertised before.
 
     :raises NoAnswer: the broker has acknowledged nothing for ``limit_s``
     """
     wait = _answer_wait(agent, result.as_json, limit_s)
 
+    in_flight = _InFlight()
+
     async def begin(event: Event) -> asyncio.Task[EventId]:
-        return asyncio.create_task(agent.publish(event.subject, event.attributes, published_us=event.published_us))
+        size = await in_flight.room_for(event)
+        publishing = agent.publish(event.subject, event.attributes, published_us=event.published_us)
+        task = asyncio.create_task(publishing)
+        task.add_done_callback(lambda _: in_flight.answered(size))
+        return task
 
     published, is_complete = 0, False
 
@@ -112,6 +125,28 @@ async def publish_directly(
                 _print_summary(result, line, published=published, held_back=agent.held_back)
             if agent.held_back:
                 print_error(f"{agent.held_back} events were held back: no subscription matches them")
+
+
+class _InFlight:
+    """Bytes of the events without an answer, as a leader counts those that wait."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._has_room = asyncio.Event()
+
+    async def room_for(self, event: Event) -> int:
+        """Wait until one more event may be in flight; return its size."""
+        while self._bytes >= IN_FLIGHT_BYTES_MAX:
+            self._has_room.clear()
+            await self._has_room.wait()
+        size = HELD_EVENT_BYTES + size_of(event)
+        self._bytes += size
+        return size
+
+    def answered(self, size: int) -> None:
+        """Make room: an event of this size has its answer."""
+        self._bytes -= size
+        self._has_room.set()
 
 
 async def publish_through_outbox(

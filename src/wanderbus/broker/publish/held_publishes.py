@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.readers import Link
-from wanderbus.limits import HELD_BYTES_MAX
+from wanderbus.limits import HELD_BYTES_MAX, HELD_EVENT_BYTES
 
 PublisherMessage: TypeAlias = protocol.Publish | protocol.PublishFor
 """Messages with an event to publish."""
 
 Message = TypeVar("Message")
-
-MESSAGE_BYTES: Final = 1_024
-"""Bytes that a waiting publish counts in addition to its event."""
 
 
 class HeldPublishes(Generic[Message]):
@@ -52,7 +49,7 @@ class HeldPublishes(Generic[Message]):
             self._drop_closed()
         if self._bytes_of[publisher] >= HELD_BYTES_MAX:
             return False
-        size = MESSAGE_BYTES + event_bytes
+        size = HELD_EVENT_BYTES + event_bytes
         self._waiting.append((link, publisher, size, message))
         self._bytes_of[publisher] += size
         self._from.add(link.link)
