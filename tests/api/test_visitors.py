@@ -169,3 +169,29 @@ def test_d13_the_choice_changes_without_a_restart(tmp_path: Path) -> None:
                 assert domains.owners(CAROL) == [1]
 
     run(story())
+
+
+@pytest.mark.parametrize("b_servers", [1, 2])
+def test_d13_l01_a_visitor_follows_the_session_home_and_a_later_call_brings_it_again(
+    tmp_path: Path, b_servers: int
+) -> None:
+    domains = TwoDomains(tmp_path, visitors="move", b_servers=b_servers)
+
+    async def story() -> None:
+        async with domains.running(), dave_of(domains) as dave:
+            await subscribed_at_home(domains)
+            async with carol_at(domains) as carol, carol.subscribe(*WANTED, keep=True) as reader:
+                assert domains.owners(CAROL) != [0]
+                await carol.handover("a.example")
+                await dave.publish(SUBJECT, {"n": 1})
+                assert await numbers(reader, 1) == [1]
+                assert domains.owners(CAROL) == [0]
+                await dave.operator.move(CAROL, "default", "b.example")
+                await dave.publish(SUBJECT, {"n": 2})
+                assert await numbers(reader, 1) == [2]
+                await carol.handover("a.example")
+                assert domains.owners(CAROL) == [0]
+            async with carol_at(domains):
+                assert domains.owners(CAROL) != [0]
+
+    run(story())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import pytest
@@ -23,7 +24,14 @@ from wanderbus.client.machine.messages import (
 )
 from wanderbus.event import Event, Position
 from wanderbus.machine import DatagramReceived, SendDatagram
+from wanderbus.mobility.messages import (
+    SessionEstablished,
+    SessionRemoved,
+    UserAgentInput,
+    UserAgentOutput,
+)
 from wanderbus.mobility.session.session import RemoteMediaStatus
+from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.simulation.network import PathConditions
 from wanderbus.simulation.server import SERVER_ADDRESS, SERVER_IP
 from wanderbus.sip.message.message import Response
@@ -430,6 +438,30 @@ def test_an_offer_of_anybody_but_the_broker_in_our_session_is_declined(town: Tow
     bob.publish(1)
     town.run(0.5)
     assert alice.received == [1]
+
+
+def test_a_session_that_ends_in_the_batch_in_which_it_begins_is_opened_again(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over a stream, the answer and the BYE may arrive together."""
+    step, phones, ended = UserAgent.step, list[Phone](), list[str]()
+
+    def end_the_first(self: UserAgent, inputs: Iterable[UserAgentInput], now: float) -> list[UserAgentOutput]:
+        outputs = step(self, inputs, now)
+        begun = [each.id for each in outputs if isinstance(each, SessionEstablished)]
+        if begun and not ended and self is phones[0].agent._user_agent:
+            ended.extend(begun)
+            calls = self._sessions._calls
+            calls.end(calls._calls[begun[0]], removed := SessionRemoved(begun[0], "BYE"))
+            outputs.append(removed)
+        return outputs
+
+    monkeypatch.setattr(UserAgent, "step", end_the_first)
+    phones.append(Phone(town))
+    phones[0].connect()
+    town.run(3.0)
+    assert ended
+    assert phones[0].statuses[-1] == "CONNECTED"
 
 
 def test_noise_on_either_socket_does_nothing(town: Town) -> None:

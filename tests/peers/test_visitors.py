@@ -323,3 +323,5 @@ def test_d13_a_session_that_has_gone_home_from_here_is_fetched_again(choice: Any
     owners = SessionOwners((), host.state, (), fetches=host.domains.fetches)
     decided = owners.step([OwnerWanted("c1", CAROL, "default")], 0.0)
     assert decided == [CallServed("c1") if is_fetched else CallPostponed("c1", owner)]
+    following = owners.step([OwnerWanted("c2", CAROL, "default", follows=True)], 0.0)
+    assert following == [CallPostponed("c2", owner)], "a device that follows does not bring the session back"

@@ -12,6 +12,7 @@ from typing import Final
 
 from wanderbus.access.connect_pacing import ConnectPacing
 from wanderbus.access.device_session import DeviceSession
+from wanderbus.access.followers import Followers
 from wanderbus.access.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
 from wanderbus.access.parts import TRANSPORTS, USER_AGENT
 from wanderbus.access.session_channels import SessionChannels
@@ -85,6 +86,7 @@ class DeviceSignalling:
         self._pacing = ConnectPacing(broker.config.user_connects_per_s)
         self._asks_owner = asks_owner
         self._is_alone = is_alone
+        self._followers = Followers()
         self._undecided: dict[str, sip.SessionOffered] = {}
         """Offers of new sessions whose server is not decided yet, by id."""
 
@@ -151,7 +153,11 @@ class DeviceSignalling:
             session = session_of(offer.media)
             if self._asks_owner and not offer.update and not self._is_visit(user, session):
                 self._undecided[offer.id] = offer
-                self._parts.give(OWNERS, [OwnerWanted(offer.id, user, session, former_of(offer.media))])
+                device = user, _device_of(offer)
+                # The former call of a device that was away as its session left is still open.
+                follows = device in self._sessions.by_device or self._followers.has(device, now)
+                wanted = OwnerWanted(offer.id, user, session, former_of(offer.media), follows=follows)
+                self._parts.give(OWNERS, [wanted])
             else:
                 self._on_session_offered(offer)
         return due
@@ -184,16 +190,19 @@ class DeviceSignalling:
         offer = self._undecided.pop(decision.call, None)
         if offer is None:
             return
+        device = offer.remote_uri, _device_of(offer)
         if isinstance(decision, CallRefused):
             self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 480, decision.reason)])
         elif isinstance(decision, CallRedirected):
             self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 302, contacts=decision.contacts)])
-            if previous := self._sessions.by_device.get((offer.remote_uri, _device_of(offer))):
+            self._followers.forget(device)
+            if previous := self._sessions.by_device.get(device):
                 self.end(previous, "its device was redirected to the server that owns the session")
         elif isinstance(decision, CallPostponed):
             reason = f"{decision.former}, which has the subscriptions of this device, cannot be reached"
             self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 480, reason)])
         else:
+            self._followers.forget(device)
             self._on_session_offered(offer)
 
     def _on_session_offered(self, offer: sip.SessionOffered) -> None:
@@ -300,8 +309,14 @@ class DeviceSignalling:
             self._parts.give(TRANSPORTS, session.channel.offer())
             self._parts.give(USER_AGENT, [sip.UpdateSession(identity, self._channels.describe(session.channel))])
 
-    def end(self, session: DeviceSession, reason: str) -> None:
+    def dropped(self, session: DeviceSession, reason: str, now: float) -> None:
         """End a session whose link the broker has dropped for ``reason``."""
+        if any(row.has_left_domain for row in self._broker.state.sessions_of(session.user)):
+            self._followers.expect((session.user, session.device), now)
+        self.end(session, reason)
+
+    def end(self, session: DeviceSession, reason: str) -> None:
+        """End a session for ``reason``."""
         self._hang_up(session)
         self._unbind(session, reason)
 

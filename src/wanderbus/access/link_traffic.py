@@ -187,7 +187,7 @@ class LinkTraffic:
         if self._federation is not None:
             self._federation.give_broker_outputs(for_federation)
         for session, reason in dropped:
-            self._signalling.end(session, reason)
+            self._signalling.dropped(session, reason, now)
 
     def _consumed(self, *, is_due: bool) -> list[Consumed]:
         """Return how many messages the broker has processed, if that is due or enough are."""

@@ -35,14 +35,15 @@ class OwnerWanted(Input, frozen=True):
     """Decide which server serves the new call of ``user``.
 
     :class:`CallServed`, :class:`CallRedirected` or :class:`CallPostponed` follows. The caller wants to join
-    ``session``, "" if that is unknown, and has subscriptions at the server ``former``. A call that is not decided yet
-    is ignored.
+    ``session``, "" if that is unknown, and has subscriptions at the server ``former``. With ``follows``, the device was
+    in the session as that left this server. A call that is not decided yet is ignored.
     """
 
     call: str
     user: str
     session: str = ""
     former: str = ""
+    follows: bool = False
 
 
 class CallServed(Output, frozen=True):

@@ -275,9 +275,13 @@ class SessionOwners:
             self._ask(server, request, question)
 
     def _send_away(self, wanted: OwnerWanted, now: float) -> None:
-        """Redirect a call for a session that has left for another domain."""
+        """Redirect a call for a session that has left for another domain.
+
+        One of a visitor is for another one to decide, unless the device only follows its session home.
+        """
         _, owner = next_owner(self._sessions, wanted.user, wanted.session)
-        if owner.partition("/")[0] == domain_of(wanted.user) and self._fetches(wanted.user):
+        is_at_home = owner.partition("/")[0] == domain_of(wanted.user)
+        if is_at_home and self._fetches(wanted.user) and not wanted.follows:
             self._outputs.append(CallServed(wanted.call))
         elif contacts := self._contacts_of.get(owner):
             self._redirect(wanted.call, contacts, now)

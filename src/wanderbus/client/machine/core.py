@@ -302,7 +302,9 @@ class AgentMachine:
     def _on_signalling(self, output: sip.UserAgentOutput, now: float) -> None:
         match output:
             case sip.SessionEstablished(id=self._session, media=media):
-                self._on_session_established(media, now)
+                # The session may have ended in the same batch; the next output reports that.
+                if self._session in self._user_agent.sessions:
+                    self._on_session_established(media, now)
             case sip.SessionOffered(id=identity, media=media):
                 self._on_session_offered(identity, media)
             case sip.SessionFailed(id=self._session, elsewhere=elsewhere) if elsewhere and self._may_follow():
