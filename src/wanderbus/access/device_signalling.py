@@ -121,7 +121,7 @@ class DeviceSignalling:
                 case sip.UpdateFailed(id=identity, reason=reason) | sip.SessionRemoved(id=identity, reason=reason):
                     self._pacing.withdraw(identity)
                     self._undecided.pop(identity, None)
-                    self._on_session_removed(identity, reason)
+                    self._on_session_removed(identity, reason, now)
                 case sip.Registered():
                     self._parts.emit(BrokerRegistered())
                 case sip.RegistrationFailed(status=status, reason=reason):
@@ -154,7 +154,6 @@ class DeviceSignalling:
             if self._asks_owner and not offer.update and not self._is_visit(user, session):
                 self._undecided[offer.id] = offer
                 device = user, _device_of(offer)
-                # The former call of a device that was away as its session left is still open.
                 follows = device in self._sessions.by_device or self._followers.has(device, now)
                 wanted = OwnerWanted(offer.id, user, session, former_of(offer.media), follows=follows)
                 self._parts.give(OWNERS, [wanted])
@@ -297,8 +296,9 @@ class DeviceSignalling:
         if self._asks_owner:
             self._parts.give(HANDOVERS, [DeviceLocated(session.user, session.device, remote.address[0])])
 
-    def _on_session_removed(self, identity: str, reason: str) -> None:
+    def _on_session_removed(self, identity: str, reason: str, now: float) -> None:
         if session := self._sessions.by_id.get(identity):
+            self._expect(session, now)
             self._forget(session)
             self._unbind(session, reason)
 
@@ -311,9 +311,13 @@ class DeviceSignalling:
 
     def dropped(self, session: DeviceSession, reason: str, now: float) -> None:
         """End a session whose link the broker has dropped for ``reason``."""
+        self._expect(session, now)
+        self.end(session, reason)
+
+    def _expect(self, session: DeviceSession, now: float) -> None:
+        """Expect a device to follow if its session has left: it hangs up because of that, or before it calls again."""
         if any(row.has_left_domain for row in self._broker.state.sessions_of(session.user)):
             self._followers.expect((session.user, session.device), now)
-        self.end(session, reason)
 
     def end(self, session: DeviceSession, reason: str) -> None:
         """End a session for ``reason``."""

@@ -1,4 +1,4 @@
-"""Devices whose session has left this server while they were connected, and which call again to follow it.
+"""Devices that were in a call here when their session left, and that call again to follow it.
 
 A user of another domain who calls here may bring the session along (decision 0174). The call of a device that follows
 its session to another server is another thing: it must not bring the session back. Nothing is stored.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 FOLLOW_S: Final = 60.0
-"""Time for which a device may take to follow its session; a later call is that of a visitor."""
+"""Time from the end of its call in which a device follows its session; a later call is that of a visitor."""
 
 FOLLOWERS_MAX: Final = 4_096
 """Largest number of devices that are remembered; the oldest is forgotten first."""
@@ -23,7 +23,7 @@ class Followers:
         """Second until which each device is expected; the oldest is first."""
 
     def expect(self, device: tuple[str, str], now: float) -> None:
-        """Expect a device to follow its session, which has left."""
+        """Expect a device to follow its session, which has left: its call here ends now."""
         self._until.pop(device, None)
         if len(self._until) >= FOLLOWERS_MAX:
             del self._until[next(iter(self._until))]

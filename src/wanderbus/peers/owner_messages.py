@@ -36,7 +36,7 @@ class OwnerWanted(Input, frozen=True):
 
     :class:`CallServed`, :class:`CallRedirected` or :class:`CallPostponed` follows. The caller wants to join
     ``session``, "" if that is unknown, and has subscriptions at the server ``former``. With ``follows``, the device was
-    in the session as that left this server. A call that is not decided yet is ignored.
+    in a call here as the session left. A call that is not decided yet is ignored.
     """
 
     call: str
