@@ -47,3 +47,26 @@ def test_l01_a_session_moves_to_each_server_of_a_domain_of_two_and_back(
             assert await numbers(reader, 1) == [4]
 
     run(story())
+
+
+@pytest.mark.parametrize("back", ["s1", "s2"])
+def test_l01_a_session_comes_back_to_another_server_than_it_has_left(tmp_path: Path, back: str) -> None:
+    """The server that it has left asks the other one before it sends the device to the other domain."""
+    domains = TwoDomains(tmp_path, b_servers=2)
+
+    async def story() -> None:
+        async with (
+            domains.running(),
+            domains.agent("bob", "b.example", "hunter2") as bob,
+            bob.subscribe(SUBJECT, "n >= 0") as reader,
+            domains.agent("dave", "a.example", "sesame") as dave,
+        ):
+            await asyncio.sleep(1)
+            await bob.handover("a.example")
+            assert domains.owners("sip:bob@b.example") == [0]
+            await bob.handover(f"b.example/{back}")
+            assert domains.owners("sip:bob@b.example") == [int(back[1])]
+            await dave.publish(SUBJECT, {"n": 1})
+            assert await numbers(reader, 1) == [1]
+
+    run(story())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from demo.crossings import Delivery, cut_result, deliveries, domain_result, misnamed, most_waiting, waiting
+from demo.crossings import Delivery, Stays, cut_result, deliveries, domain_result, misnamed, most_waiting, waiting
 from demo.html_domains import SLICES, highest
 from demo.html_report import page
 from demo.traveller_results import Taken
@@ -17,8 +17,13 @@ from tests.demo.test_display_and_report import EVIDENCE, result
 CUT = {"who": "b", "from_us": 2_000_000, "to_us": 3_000_000}
 
 
-def delivery(published_s: float, taken_s: float | None, origin: str = "a", home: str = "b") -> Delivery:
-    return Delivery(home, origin, int(published_s * 1e6), None if taken_s is None else int(taken_s * 1e6))
+def delivery(published_s: float, taken_s: float | None, origin: str = "a", place: str = "b") -> Delivery:
+    return Delivery(place, origin, int(published_s * 1e6), None if taken_s is None else int(taken_s * 1e6))
+
+
+def walk(imported_us: int, to: str, user: str = "sip:ana@b") -> dict[str, Any]:
+    """Return a walk of a session to a domain."""
+    return {"user": user, "source": "x/s1", "target": f"{to}/s1", "imported_us": imported_us}
 
 
 def test_deliveries_have_the_first_taking_and_the_domain_of_the_row() -> None:
@@ -33,9 +38,27 @@ def test_the_domain_that_an_application_sees_is_that_which_published_the_event()
     def taken(row: int, origin: str) -> Taken:
         return Taken(row, "D", row, 0, 0, 0, 1, 0, origin)
 
-    origin_of = {1: "a", 2: "b", 3: "c"}
-    assert misnamed("sip:ana@b", [taken(1, "a"), taken(2, ""), taken(3, "c")], origin_of) == 0
-    assert misnamed("sip:ana@b", [taken(1, ""), taken(2, "a"), taken(3, "a"), taken(4, "")], origin_of) == 4
+    origin_of, stays = {1: "a", 2: "b", 3: "c"}, Stays("sip:ana@b")
+    assert misnamed(stays, [taken(1, "a"), taken(2, ""), taken(3, "c")], origin_of, {}) == 0
+    assert misnamed(stays, [taken(1, ""), taken(2, "a"), taken(3, "a"), taken(4, "")], origin_of, {}) == 4
+
+
+def test_an_event_without_a_domain_is_of_one_that_had_the_session_since_it_was_published() -> None:
+    def taken(row: int, at_us: int) -> Taken:
+        return Taken(row, "D", row, at_us, 0, 0, 1, 0)
+
+    stays, origin_of = Stays("sip:ana@b", [walk(50, "a"), walk(60, "b", user="sip:bob@b")]), {1: "b", 2: "a"}
+    assert misnamed(stays, [taken(1, 40), taken(2, 50)], origin_of, {}) == 0
+    assert misnamed(stays, [taken(1, 50), taken(2, 49)], origin_of, {}) == 2
+    assert misnamed(stays, [taken(1, 50)], origin_of, {("D", 1): 49}) == 0, "it has waited for the move"
+    assert misnamed(stays, [taken(1, 50)], origin_of, {("D", 1): 50}) == 1
+
+
+def test_an_event_crosses_if_another_domain_has_the_session_as_it_is_published() -> None:
+    due = [{"user": "sip:ana@b", "subject": "D", "row": row} for row in (1, 2)]
+    times = {("D", 1): 10, ("D", 2): 20}
+    found = deliveries({"expected": due, "taken": []}, times, {1: "a", 2: "a"}, [walk(15, "a")])
+    assert [(each.place, each.crosses) for each in found] == [("b", True), ("a", False)]
 
 
 def test_notifications_wait_from_publishing_to_the_taking() -> None:
@@ -47,8 +70,8 @@ def test_notifications_wait_from_publishing_to_the_taking() -> None:
 
 
 def test_a_cut_counts_what_waited_for_its_end_and_how_long_that_took() -> None:
-    waited = [delivery(2.1, 3.5), delivery(2.9, 3.2), delivery(2.8, 3.9, origin="b", home="a")]
-    others = [delivery(1.0, 1.5), delivery(3.5, 9.0), delivery(2.5, 2.6, home="a"), delivery(2.5, 2.6, origin="b")]
+    waited = [delivery(2.1, 3.5), delivery(2.9, 3.2), delivery(2.8, 3.9, origin="b", place="a")]
+    others = [delivery(1.0, 1.5), delivery(3.5, 9.0), delivery(2.5, 2.6, place="a"), delivery(2.5, 2.6, origin="b")]
     found = cut_result(CUT, [*waited, *others])
     assert found == {
         "domain": "b",
@@ -85,7 +108,7 @@ def test_a_line_has_the_highest_point_of_each_slice() -> None:
 
 def of_domains() -> dict[str, list[dict[str, Any]]]:
     """Evidence of a run in which b was cut off for a second."""
-    several = [delivery(1, 1.1), delivery(2.2, 3.4), delivery(2.2, 2.3, origin="b"), delivery(4, 4.1, home="a")]
+    several = [delivery(1, 1.1), delivery(2.2, 3.4), delivery(2.2, 2.3, origin="b"), delivery(4, 4.1, place="a")]
     return {**EVIDENCE, "cuts": [CUT], "deliveries": [each._asdict() for each in several]}
 
 

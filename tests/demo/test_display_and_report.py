@@ -319,12 +319,12 @@ def test_the_walks_are_drawn_server_by_server() -> None:
     walks = {"moved": 2, "causes": {"network": 1, "drain": 1}, "gap_ms": gaps}
     html = page(result(handovers=walks), of_domain())
     strips = html[html.index("Where the sessions were") :]
-    stays = re.findall(r"<i class='at (s\d)' style='left:([\d.]+)%;width:([\d.]+)%' title='([^']+)'", strips)
+    stays = re.findall(r"<i class='at (n\d)' style='left:([\d.]+)%;width:([\d.]+)%' title='([^']+)'", strips)
     assert stays == [
-        ("s1", "0.00", "25.00", "at s1"),
-        ("s2", "27.50", "47.50", "at s2, because of the network of the new address"),
-        ("s3", "75.00", "25.00", "at s3, because of the drain of the server"),
-        ("s2", "0.00", "100.00", "at s2"),
+        ("n0", "0.00", "25.00", "at s1"),
+        ("n1", "27.50", "47.50", "at s2, because of the network of the new address"),
+        ("n2", "75.00", "25.00", "at s3, because of the drain of the server"),
+        ("n1", "0.00", "100.00", "at s2"),
     ]
     assert "<i class='band drain' style='left:50.00%;width:50.00%' title='s2 drains'></i>" in strips
     assert strips.count("<i class='group' style='left:87.50%'></i>") == 2

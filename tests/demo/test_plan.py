@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo import ARRIVAL, DEPARTURE, SUBJECTS, flights
-from demo.airlines import PLACES
+from demo.airlines import AIRLINES, PLACES, SERVICES, STAYS
 from demo.airlines import TRAVELLERS as AIRLINE_TRAVELLERS
 from demo.expected import expected_events
 from demo.plan import SERVER_KILL_AT, SWITCH_ON_AT, Action, domain_plan, domains_plan, plan
@@ -123,8 +123,8 @@ def test_a_domain_drains_a_server_before_the_kills_and_moves_a_group_after_them(
 
 @given(st.integers(0, 10_000))
 def test_travellers_of_domains_fly_aboard_and_on_and_one_has_no_network(seed: int) -> None:
-    steps = domains_plan(AIRLINE_TRAVELLERS, PLACES, "united.example", seed)
-    assert steps == domains_plan(AIRLINE_TRAVELLERS, PLACES, "united.example", seed)
+    steps = domains_plan(AIRLINE_TRAVELLERS, PLACES, SERVICES, "united.example", seed)
+    assert steps == domains_plan(AIRLINE_TRAVELLERS, PLACES, SERVICES, "united.example", seed)
     assert all(0.0 < step.at < 1.0 for step in steps)
     assert [step.name for step in steps if step.action is Action.CUT] == ["united.example"]
     for user in AIRLINE_TRAVELLERS:
@@ -136,3 +136,19 @@ def test_travellers_of_domains_fly_aboard_and_on_and_one_has_no_network(seed: in
     [sleeper] = {step.name for step in off}
     moves_away = [step.at for step in steps if step.name == sleeper and off[0].at <= step.at <= off[1].at]
     assert len(moves_away) == 4  # off, two moves, on
+
+
+@given(st.integers(0, 10_000))
+def test_sessions_of_travellers_go_to_the_partner_of_their_airline_and_home_again(seed: int) -> None:
+    steps = domains_plan(AIRLINE_TRAVELLERS, PLACES, SERVICES, "united.example", seed)
+    [visit] = [step for step in steps if step.action is Action.SWITCH_ON]
+    for user in AIRLINE_TRAVELLERS:
+        [airline] = [each for each in AIRLINES if each.domain == user.domain]
+        moves = [step for step in steps if step.name == user.name and step.action is Action.TAKE_SESSION]
+        visits = [visit.to] if visit.name == user.name else []
+        sessions = [*visits, *(step.to for step in moves)]
+        takes = user.moves and user.name != STAYS
+        assert sessions == ([airline.partner, airline.domain, airline.partner] if takes else [])
+        landings = [step.at for step in steps if step.name == user.name and step.to in PLACES[::2]]
+        assert takes is all(step.at in landings for step in moves) or not moves
+    assert "united.example" not in {domain for (name, _), domain in SERVICES.items() if name == visit.name}

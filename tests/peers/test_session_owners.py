@@ -8,6 +8,7 @@ import pytest
 from wanderbus.broker.state.rows import AwaitedRow, SessionRow
 from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
 from wanderbus.peers import owner_messages, session_owners
+from wanderbus.peers.far_servers import FarServerMet
 from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
@@ -39,6 +40,7 @@ ALICE = "sip:alice@example.org"
 BOB = "sip:bob@example.org"
 LATER = FIRST_LINKS_S
 SOUTH = "sip:broker@192.0.2.3:5070"
+BETA = "sip:broker@beta"
 EAST, NORTH = 1, 2
 """Links of south to these servers."""
 
@@ -519,3 +521,49 @@ def test_a_call_waits_only_while_the_session_that_it_is_for_leaves() -> None:
     south.rows.exports.clear()
     south.wait(LOOK_S)
     assert south.asked == [(link, OwnerAsked(1, ALICE, "work")) for link in (EAST, NORTH)]
+
+
+def gone(epoch: int = 5) -> SessionRow:
+    """Return a session that has left for another domain."""
+    return session(owner_epoch=epoch, is_fenced=True, next_owner="beta/b1")
+
+
+def met(*rows: SessionRow) -> South:
+    """Return the server, which has met that of the other domain."""
+    south = South(*rows)
+    south.machine.step([FarServerMet("beta/b1", (BETA,))], south.now)
+    return south
+
+
+def test_l01_a_session_that_has_come_back_to_another_server_is_found_there() -> None:
+    south = met(gone())
+    south.call(name="default")
+    assert south.decided == []
+    south.answer(EAST, contact="sip:broker@192.0.2.1:5070", is_exact=True)
+    assert south.decided == [CallRedirected("call", ("sip:broker@192.0.2.1:5070",))]
+
+
+def test_l01_a_session_that_is_still_in_the_other_domain_is_found_there() -> None:
+    south = met(gone())
+    south.call(name="default")
+    south.answer(EAST)
+    south.answer(NORTH)
+    assert south.decided == [CallRedirected("call", (BETA,))]
+
+
+def test_l01_a_session_is_in_the_other_domain_if_no_server_here_has_a_link() -> None:
+    south = met(gone())
+    for link in (EAST, NORTH):
+        south.close(link)
+    south.call(name="default")
+    assert south.decided == [CallRedirected("call", (BETA,))]
+
+
+@pytest.mark.parametrize(("epoch", "is_later"), [(4, False), (6, True)])
+def test_l01_the_server_from_which_a_session_left_last_sends_the_device_on(epoch: int, is_later: bool) -> None:
+    """The others must not send it to each other."""
+    south = met(gone())
+    south.call(name="default")
+    south.answer(EAST, contact="sip:broker@192.0.2.1:5070", after=("beta/b2", epoch), is_exact=True)
+    south.answer(NORTH)
+    assert south.decided == [CallRedirected("call", ("sip:broker@192.0.2.1:5070" if is_later else BETA,))]

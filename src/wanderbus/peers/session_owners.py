@@ -10,7 +10,8 @@
 A server owns a user's session if it has subscriptions of the user in it, or notifications that wait. It serves the
 calls for this session. If it has given the session up, and knows where the next owner is called, it redirects the call
 there. For any other session it asks all servers with a link, and redirects the call to the first one that says that it
-is the owner. A session that nobody owns begins at a server that owns another session of the user:
+is the owner. It also asks before it redirects a call to another domain: the session may have come back from there to
+another server. A session that nobody owns begins at a server that owns another session of the user:
 here, or else where one is; without one, here. Nothing is stored: each owner answers from its own state, so an answer is
 never stale, and a server that is down is no owner.
 
@@ -150,6 +151,7 @@ class _Question:
     """A call that waits for the answers of the servers in ``unanswered``."""
 
     def __init__(self, wanted: OwnerWanted, unanswered: set[str], next_owner: tuple[int, str]) -> None:
+        self.wanted = wanted
         self.call = wanted.call
         self.user = wanted.user
         self.session = wanted.session
@@ -158,7 +160,7 @@ class _Question:
         self.other: tuple[str, ...] = ()
         """Contacts of a server with another session of the user."""
         self.next_owner = next_owner
-        """The latest owner that another server has named, behind its epoch; "" if none has."""
+        """The latest owner that a server has named, behind its epoch; "" if none has."""
         self.asked_again: tuple[int, str] = 0, ""
         """The one that was asked once more, because it may have answered before the session came."""
         self.is_coming = False
@@ -257,14 +259,14 @@ class SessionOwners:
         if has_returned or len(self._questions) >= QUESTIONS_MAX or self._has(user, session):
             self._outputs.append(CallServed(call))
             return
-        if "/" in next_owner(self._sessions, user, session)[1]:
-            self._send_away(wanted, now)
+        after = next_owner(self._sessions, user, session)
+        if not asked and "/" in after[1]:
+            self._send_away(wanted, after[1], now)
             return
         if not asked:
             self._serve(CallServed(call), user, session, wanted.former, now)
             return
-        after = next_owner(self._sessions, user, session)
-        if session and (contacts := self._contacts_of.get(after[1])):
+        if session and "/" not in after[1] and (contacts := self._contacts_of.get(after[1])):
             self._redirect(call, contacts, now)  # that server redirects it again if it has given the session up
             return
         self._last_request += 1
@@ -274,12 +276,11 @@ class SessionOwners:
         for server in sorted(asked & self._links.servers):
             self._ask(server, request, question)
 
-    def _send_away(self, wanted: OwnerWanted, now: float) -> None:
-        """Redirect a call for a session that has left for another domain.
+    def _send_away(self, wanted: OwnerWanted, owner: str, now: float) -> None:
+        """Redirect a call for a session that has left for another domain, to the server ``owner`` there.
 
         One of a visitor is for another one to decide, unless the device only follows its session home.
         """
-        _, owner = next_owner(self._sessions, wanted.user, wanted.session)
         is_at_home = owner.partition("/")[0] == domain_of(wanted.user)
         if is_at_home and self._fetches(wanted.user) and not wanted.follows:
             self._outputs.append(CallServed(wanted.call))
@@ -337,13 +338,15 @@ class SessionOwners:
             self._contacts_of[server] = known
         if server == question.former:
             question.former = ""  # it has not the session
-        if contacts and (answer.is_exact or not question.session):
+        has_left = "/" in answer.next_owner
+        is_late = has_left and answer.owner_epoch <= question.next_owner[0]
+        if contacts and (answer.is_exact or not question.session) and not is_late:
             self._close(question.call)
             self._redirect(question.call, contacts, now)
             return
         if takes_at:
             question.takers[server] = takes_at
-            question.other = question.other or contacts
+            question.other = question.other or (() if has_left else contacts)
         question.next_owner = max(question.next_owner, (answer.owner_epoch, answer.next_owner))
         if server == question.next_owner[1]:
             question.is_coming = answer.next_owner == server
@@ -392,6 +395,10 @@ class SessionOwners:
         While this server drains, it begins elsewhere.
         """
         self._close(question.call)
+        _, owner = question.next_owner
+        if "/" in owner:
+            self._send_away(question.wanted, owner, now)
+            return
         drains = self._sessions.is_draining
         taker = server_for(question.user, question.takers) if drains else None
         if question.other and (drains or not self.owns(question.user)):
