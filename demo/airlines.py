@@ -1,10 +1,12 @@
 """Airlines, each with a domain of its own: their servers, carriers, publishers and travellers.
 
-The travellers want events of several airlines, and each stays with the domain of their own one while they fly.
+The travellers want events of several airlines. In Europe each is served by the partner of their own airline: the
+session goes with the traveller, and back home. One stays with the domain of their airline wherever they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,13 +15,15 @@ from demo.users import User
 
 @dataclass(frozen=True)
 class Airline:
-    """An airline: its domain, the hosts of its servers, the first of which is the gateway, and its carriers.
+    """An airline: its domain, the hosts of its servers, its partner and its carriers.
 
-    The airline without carriers publishes the flights of all that no other airline has.
+    The first server is the gateway. ``partner`` is the domain that serves its travellers in Europe. The airline without
+    carriers publishes the flights of all that no other airline has.
     """
 
     domain: str
     servers: tuple[str, ...]
+    partner: str
     carriers: frozenset[str] = frozenset()
 
     @property
@@ -29,9 +33,9 @@ class Airline:
 
 
 AIRLINES: Final = (
-    Airline("delta.example", ("delta",), frozenset({"DL", "9E", "FL"})),
-    Airline("jetblue.example", ("jetblue",)),
-    Airline("united.example", ("united1", "united2"), frozenset({"UA", "EV", "OO", "YV"})),
+    Airline("delta.example", ("delta",), "jetblue.example", frozenset({"DL", "9E", "FL"})),
+    Airline("jetblue.example", ("jetblue",), "united.example"),
+    Airline("united.example", ("united1", "united2"), "delta.example", frozenset({"UA", "EV", "OO", "YV"})),
 )
 """The airlines by the names of their domains: the last one is called by the gateways of all others."""
 
@@ -44,7 +48,9 @@ CARRIERS: Final = (
 )
 """All carriers of the flights."""
 
-PLACES: Final = ("at home", "aboard", "in Europe", "aboard")
+HOME: Final = "at home"
+EUROPE: Final = "in Europe"
+PLACES: Final = (HOME, "aboard", EUROPE, "aboard")
 """Places of a traveller, in the order in which flights lead to them."""
 
 PUBLISHERS: Final = tuple(
@@ -65,6 +71,20 @@ TRAVELLERS: Final = tuple(
     replace(user, domain=AIRLINES[place % len(AIRLINES)].domain) for place, user in enumerate(_WISHES)
 )
 """The travellers, of the airlines in turn."""
+
+
+STAYS: Final = "elena"
+"""Traveller who flies, and whose session stays with the domain of the own airline."""
+
+SERVICES: Final[Mapping[tuple[str, str], str]] = {
+    (user.name, place): domain
+    for user in TRAVELLERS
+    if user.moves and user.name != STAYS
+    for airline in AIRLINES
+    if airline.domain == user.domain
+    for place, domain in ((HOME, airline.domain), (EUROPE, airline.partner))
+}
+"""Domain that serves each traveller at each place, for those who take their sessions with them."""
 
 
 def airline_of(user: User) -> Airline:

@@ -1,17 +1,20 @@
 """Notifications of events of other domains: how long each was under way, and how many waited at each moment.
 
-A *crossing* is a notification that a traveller of one domain is due for an event that another domain published; its
-siblings are those of the own domain. Both are computed from the evidence, as the audit is.
+A *crossing* is a notification of an event that another domain published than that which has the session of the
+traveller at that moment; its siblings are those of the same domain. Both are computed from the evidence, as the audit
+is.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from demo.log_audit import Walk, domain_of
 from demo.traveller_results import Taken
 
 Lines = Sequence[Mapping[str, Any]]
@@ -23,12 +26,13 @@ IN_FORCE_US: Final = 500_000
 
 
 class Delivery(NamedTuple):
-    """A notification that is due: the domain of its traveller, that of its event, and times in microseconds.
+    """A notification that is due: two domains, and times in microseconds.
 
-    ``taken_us`` is None if the traveller never got it.
+    ``place`` has the session of its traveller as the event is published, ``origin`` publishes it. ``taken_us`` is None
+    if the traveller never got it.
     """
 
-    home: str
+    place: str
     origin: str
     published_us: int
     taken_us: int | None
@@ -36,7 +40,7 @@ class Delivery(NamedTuple):
     @property
     def crosses(self) -> bool:
         """Return whether the event is of another domain."""
-        return self.home != self.origin
+        return self.place != self.origin
 
     @property
     def ms(self) -> float | None:
@@ -44,8 +48,25 @@ class Delivery(NamedTuple):
         return None if self.taken_us is None else (self.taken_us - self.published_us) / 1_000
 
 
+class Stays:
+    """Domains that have the session of a user, one after another, by its walks in the order of time."""
+
+    def __init__(self, user: str, walks: Iterable[Walk] = ()) -> None:
+        own = [walk for walk in walks if walk["user"] == user]
+        self._begin_us = [int(walk["imported_us"]) for walk in own]
+        self._domains = [home_of(user), *(domain_of(walk["target"]) for walk in own)]
+
+    def at(self, at_us: int) -> str:
+        """Return the domain that has the session at a moment."""
+        return self._domains[bisect_right(self._begin_us, at_us)]
+
+    def between(self, from_us: int, to_us: int) -> Sequence[str]:
+        """Return the domains that have it from one moment to another."""
+        return self._domains[bisect_right(self._begin_us, from_us) : bisect_right(self._begin_us, to_us) + 1]
+
+
 def deliveries(
-    evidence: Mapping[str, Lines], published_us: PublishTimes, origin_of: Mapping[int, str]
+    evidence: Mapping[str, Lines], published_us: PublishTimes, origin_of: Mapping[int, str], walks: Sequence[Walk] = ()
 ) -> list[Delivery]:
     """Return the notifications that are due, in the order of publishing; ``origin_of`` has the domain of each row.
 
@@ -54,8 +75,9 @@ def deliveries(
     taken: dict[tuple[str, str, int], int] = {}
     for line in sorted(evidence["taken"], key=lambda line: int(line["seq"])):
         taken.setdefault((line["user"], line["subject"], line["row"]), line["at_us"])
+    stays = {user: Stays(user, walks) for user in {line["user"] for line in evidence["expected"]}}
     found = [
-        Delivery(home_of(user), origin_of[row], at_us, taken.get((user, subject, row)))
+        Delivery(stays[user].at(at_us), origin_of[row], at_us, taken.get((user, subject, row)))
         for user, subject, row in ((line["user"], line["subject"], line["row"]) for line in evidence["expected"])
         if (at_us := published_us.get((subject, row))) is not None
     ]
@@ -67,10 +89,17 @@ def home_of(user: str) -> str:
     return user.rpartition("@")[2]
 
 
-def misnamed(user: str, taken: Iterable[Taken], origin_of: Mapping[int, str]) -> int:
-    """Return how many notifications of a user name another domain than that which published the event."""
-    home = home_of(user)
-    return sum((each.origin or home) != origin_of.get(each.row) for each in taken)
+def misnamed(stays: Stays, taken: Iterable[Taken], origin_of: Mapping[int, str], published_us: PublishTimes) -> int:
+    """Return how many notifications of a user name another domain than that which published the event.
+
+    One that names none is of a domain that had the session after the event was published, until it was taken.
+    """
+    count = 0
+    for each in taken:
+        since_us = published_us.get((each.subject, each.row), each.at_us)
+        named = [each.origin] if each.origin else stays.between(since_us, each.at_us)
+        count += origin_of.get(each.row) not in named
+    return count
 
 
 def waiting(crossings: Iterable[Delivery], end_us: int) -> list[tuple[int, int]]:
@@ -87,9 +116,8 @@ def waiting(crossings: Iterable[Delivery], end_us: int) -> list[tuple[int, int]]
 
 
 def domain_result(domain: str, servers: Sequence[str], every: Sequence[Delivery], published: int) -> dict[str, Any]:
-    """Return the figures of a domain: its own events, and what its travellers got of it and of others."""
-    at_home = [each for each in every if each.home == domain]
-    own, others = _parts(at_home)
+    """Return the figures of a domain: its own events, and what the sessions there got of it and of others."""
+    own, others = _parts(each for each in every if each.place == domain)
     return {
         "domain": domain,
         "servers": list(servers),
@@ -105,7 +133,7 @@ def cut_result(cut: Mapping[str, Any], every: Sequence[Delivery]) -> dict[str, A
     ``caught_up_ms`` is the time from the end of the cut until everything had come that was published before that end
     and crosses to or from the domain. ``passed`` are notifications that came all the same.
     """
-    touched = [each for each in every if each.crosses and cut["who"] in (each.home, each.origin)]
+    touched = [each for each in every if each.crosses and cut["who"] in (each.place, each.origin)]
     late = [each for each in touched if each.published_us < cut["to_us"]]
     last_us = max((each.taken_us for each in late if each.taken_us is not None), default=cut["to_us"])
     return {

@@ -19,7 +19,7 @@ from demo.display import RunState, TravellerState
 from demo.evidence import Move, PlannedEnd
 from demo.flights import FlightEvent
 from demo.network import SERVER, Network
-from demo.users import PUBLISHER, User
+from demo.users import PUBLISHER, User, broker_of
 from wanderbus.testbed import CannotRunError
 from wanderbus.testbed.async_processes import AsyncProcess, Crew
 from wanderbus.testbed.launch import python
@@ -30,6 +30,8 @@ READY_S: Final = 45.0
 """Longest time for a process of a user to get ready."""
 
 GOODBYE_S: Final = 8.0
+TAKE_SESSION_S_MAX: Final = 120.0
+"""Longest time until a session is in another domain; it waits for a domain that is cut off."""
 
 
 @dataclass
@@ -47,14 +49,24 @@ class RunContext:
     """Host of the server that each user connects to, :data:`SERVER` for users that it does not name."""
     kills: list[dict[str, Any]] = field(default_factory=list)
     outages: list[dict[str, Any]] = field(default_factory=list)
+    ca_file: Path | None = None
+    """Authority of the servers' certificates, for users who connect over TLS; None if nobody does."""
+
+    @property
+    def tls_port(self) -> int:
+        """Return the port of SIP over TLS, which is that of ``wanderbus up`` unless it is given another one."""
+        return self.sip_port + 1
 
     def configure(self, user: User, **more: Any) -> Path:
         """Write the configuration of a user's process and return its path."""
         network = self.network
+        port = self.sip_port if self.ca_file is None else self.tls_port
         config = {
             "user": user.uri,
             "password": self.passwords[user.name],
-            "server": f"{network.address(self.home.get(user.name, SERVER))}:{self.sip_port}",
+            "server": f"{network.address(self.home.get(user.name, SERVER))}:{port}",
+            "transport": None if self.ca_file is None else "tls",
+            "ca_file": None if self.ca_file is None else str(self.ca_file),
             "broker": user.broker,
             "state_dir": str(self.work / "agents" / user.name),
             "local_address": network.address(user.name) if network.needs_order else None,
@@ -201,6 +213,8 @@ class TravellerHost:
         self._child: AsyncProcess | None = None
         self._ready = asyncio.Event()
         self._leaving = False
+        self._at = ""
+        self._stays = "it does not say why"
 
     @property
     def failure(self) -> str | None:
@@ -209,11 +223,14 @@ class TravellerHost:
             return None
         return self._child.last_words()
 
-    async def start(self, ready_s: float) -> None:
-        """Start its process and wait until its subscriptions are durable."""
+    async def start(self, ready_s: float, domain: str = "") -> None:
+        """Start its process and wait until its subscriptions are durable; it calls the broker of the own domain, unless
+        another one is given.
+        """
         context = self._context
         self.results.parent.mkdir(exist_ok=True)
-        config = context.configure(self.user, results=str(self.results), subscriptions=self.user.subscriptions)
+        more = {"broker": broker_of(domain)} if domain else {}
+        config = context.configure(self.user, results=str(self.results), subscriptions=self.user.subscriptions, **more)
         argv = context.network.command(self.user.name, python("demo.traveller", str(config)))
         self._ready.clear()
         self._leaving = False
@@ -235,6 +252,19 @@ class TravellerHost:
         self.view.moves += 1
         self.view.address = address
         self._context.news(f"{self.user.name} moves from {old} to {address}" + (f", {place}" if place else ""))
+
+    async def take_session(self, domain: str) -> None:
+        """Let it move its session to a domain, and wait for that; :class:`CannotRunError` if it takes too long."""
+        assert self._child is not None
+        self._context.news(f"{self.user.name} takes the session to {domain}")
+        self._at, began = "", time.monotonic()
+        self._child.send({"do": "take_session", "to": domain})
+        while self._at != domain:
+            if not self._child.running or time.monotonic() - began > TAKE_SESSION_S_MAX:
+                raise CannotRunError(f"the session of {self.user.name} did not come to {domain}: {self._stays}")
+            await asyncio.sleep(0.05)
+        taken_s = time.monotonic() - began
+        self._context.news(f"the session of {self.user.name} is at {domain} after {taken_s:.1f} s")
 
     async def switch_off(self) -> None:
         """Stop its process in order, to be started again later."""
@@ -271,6 +301,11 @@ class TravellerHost:
             self.view.taken = int(fields["taken"])
         if "status" in fields:
             self.view.status = str(fields["status"])
+        if "session_at" in fields:
+            self._at = str(fields["session_at"])
+        if "session_stays" in fields:
+            self._stays = str(fields["session_stays"])
+            self._context.news(f"the session of {self.user.name} stays: {self._stays}")
 
 
 def server_arguments(context: RunContext, spark_subjects: Sequence[str], more: Sequence[str]) -> list[str]:

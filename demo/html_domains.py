@@ -29,7 +29,7 @@ def domains(evidence: Mapping[str, Lines]) -> str:
     if not evidence["taken"] or not every:
         return "<p>Nothing was delivered.</p>"
     x, seconds = time_scale(evidence)
-    names = sorted({each.home for each in every})
+    names = sorted({each.place for each in every})
     across = "".join(cut_bands(evidence, x))
     head = cut_flags(evidence, x)
     key = (
@@ -38,7 +38,7 @@ def domains(evidence: Mapping[str, Lines]) -> str:
     )
     parts = {
         name: tuple(
-            [each for each in every if each.home == name and each.crosses is crosses] for crosses in (True, False)
+            [each for each in every if each.place == name and each.crosses is crosses] for crosses in (True, False)
         )
         for name in names
     }
@@ -47,9 +47,9 @@ def domains(evidence: Mapping[str, Lines]) -> str:
     counts = [head, *_waiting_strips(parts, x, across)]
     return (
         f"<div class='domains'>{key}<h3>Delivery time, by the moment of publishing</h3>"
-        f"{plot('longest delivery time over time, for the travellers of each domain', times, seconds, unit)}"
+        f"{plot('longest delivery time over time, for the sessions at each domain', times, seconds, unit)}"
         "<h3>Notifications that wait</h3>"
-        f"{plot('notifications that wait over time, for the travellers of each domain', counts, seconds, unit)}</div>"
+        f"{plot('notifications that wait over time, for the sessions at each domain', counts, seconds, unit)}</div>"
     )
 
 

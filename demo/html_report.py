@@ -49,8 +49,8 @@ def write_report(
     In addition, ``evidence["kills"]`` holds the moments at which processes were killed, {"who", "at_us"}, and
     ``evidence["outages"]`` the times without the server or Spark, {"who", "from_us", "to_us"}. A domain also has
     ``homes``, the first server of each user, {"user", "server"}, the ``walks`` of :mod:`demo.log_audit`, and ``drains``
-    and ``group_moves`` of :mod:`demo.domain_operator`. Several domains have the ``cuts`` of
-    :mod:`demo.domains_operator` and the ``deliveries`` of :mod:`demo.crossings`.
+    and ``group_moves`` of :mod:`demo.domain_operator`. So do several domains, without the latter, and with the ``cuts``
+    of :mod:`demo.domains_operator` and the ``deliveries`` of :mod:`demo.crossings`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(result, evidence, server_page), encoding="utf-8")
@@ -111,6 +111,7 @@ def _walks(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[st
     causes = " and ".join(
         f"{count} because of {html_walks.CAUSES.get(cause, cause)}" for cause, count in found["causes"].items()
     )
+    between = f", {found['between_domains']} of them between domains" if "between_domains" in found else ""
     gaps = [found["gap_ms"][name] for name in ("p50", "p95", "max")]
     within = (
         ""
@@ -119,8 +120,8 @@ def _walks(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[st
         f"{gaps[2]:.0f} ms at most: from the fence, or from an event that came later, to its acknowledgement."
     )
     return (
-        f"{html_walks.walks(evidence)}<p class='quiet'>{found['moved']} handovers of sessions: {causes}.{within} "
-        "They were followed through the logs of all servers.</p>"
+        f"{html_walks.walks(evidence)}<p class='quiet'>{found['moved']} handovers of sessions{between}: {causes}."
+        f"{within} They were followed through the logs of all servers.</p>"
     )
 
 

@@ -1,6 +1,6 @@
-"""Audit of the logs of a domain's servers, without Spark: notifications and handovers of each user over all logs.
+"""Audit of the logs of all servers, without Spark: notifications and handovers of each user over all logs.
 
-The fold is that of the gold tables (decision 0145): it follows a session from server to server.
+The fold is that of the gold tables (decision 0145): it follows a session from server to server, also in other domains.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from harness.user_entries import followed, published_in, records_of
+from wanderbus import records
 from wanderbus.pipeline.analytics.handovers import Handover
 from wanderbus.pipeline.analytics.user_fold import Fate
 
@@ -29,14 +30,23 @@ class LogAudit(NamedTuple):
     walks: Sequence[Walk]
     faults: Sequence[str]
     published_us: Mapping[tuple[str, int], int]
-    """Time at which each event was published, by subject and row."""
+    """Time at which each event was published, by subject and row. An event that has come from another domain has the
+    time of its publisher there, too."""
+
+    homes: Mapping[str, str]
+    """First server of each user's sessions."""
 
 
 def audit_logs(logs: Mapping[str, Path], due: Mapping[str, int]) -> LogAudit:
-    """Follow the sessions of the users through ``logs``, which are by server; ``due`` are notifications by user."""
+    """Follow the sessions of the users through ``logs``, which are by server; ``due`` are notifications by user.
+
+    Servers of several domains are called ``DOMAIN/SERVER``.
+    """
     written = {server: records_of(log) for server, log in logs.items()}
-    events = (each for log in written.values() for each in published_in(log))
-    times = {(event.subject, row): at_us for event, at_us in events if isinstance(row := event.get("Row"), int)}
+    times: dict[tuple[str, int], int] = {}
+    for event, at_us in (each for log in written.values() for each in published_in(log)):
+        if isinstance(row := event.get("Row"), int):
+            times[event.subject, row] = min(at_us, times.get((event.subject, row), at_us))
     walks: list[Walk] = []
     faults: list[str] = []
     for user, expected in due.items():
@@ -49,7 +59,28 @@ def audit_logs(logs: Mapping[str, Path], due: Mapping[str, int]) -> LogAudit:
             for each in handovers
             if each.fenced_us is not None and each.imported_us is None
         ]
-    return LogAudit(sorted(walks, key=lambda walk: int(walk["imported_us"])), faults, times)
+    return LogAudit(sorted(walks, key=lambda walk: int(walk["imported_us"])), faults, times, _homes(written))
+
+
+def _homes(written: Mapping[str, Iterable[records.AnyRecord]]) -> Mapping[str, str]:
+    """Return the first server of each user to which a device attached."""
+    attached = [
+        (record.at_us, record.user, server)
+        for server, log in written.items()
+        for record in log
+        if isinstance(record, records.Attached)
+    ]
+    return {user: server for _, user, server in sorted(attached, reverse=True)}
+
+
+def between_domains(walks: Iterable[Walk]) -> list[Walk]:
+    """Return the walks from one domain to another."""
+    return [walk for walk in walks if domain_of(walk["source"]) != domain_of(walk["target"])]
+
+
+def domain_of(server: str) -> str:
+    """Return the domain of a server ``DOMAIN/SERVER``."""
+    return server.partition("/")[0]
 
 
 def summary(walks: Sequence[Walk]) -> dict[str, Any]:

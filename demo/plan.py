@@ -11,13 +11,14 @@ plan is drawn from a seed:
 - in a domain, one server drains for a while before that, and one channel group moves after it;
 - Spark is killed with ``kill -9`` after that and restarted, if it matches all events.
 
-With several domains nothing is killed: travellers fly, one of them without a network, and one domain is cut off.
+With several domains nothing is killed: travellers fly, one of them without a network, and one domain is cut off. Where
+they land, their sessions move to the domain that serves them there.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -53,6 +54,7 @@ class Action(Enum):
     DRAIN = "drains"
     END_DRAIN = "takes sessions again"
     MOVE_GROUP = "gives a channel group away"
+    TAKE_SESSION = "takes the session along"
     CUT = "is cut off"
 
 
@@ -60,7 +62,8 @@ class Action(Enum):
 class Step:
     """One action once the fraction ``at`` of the events has been published; ``name`` is its target.
 
-    ``to`` is the next leader of a channel group, or the next place of a traveller for people.
+    ``to`` is the next leader of a channel group, the next place of a traveller for people, or the domain to which the
+    session moves; a traveller who is switched on calls it.
     """
 
     at: float
@@ -81,14 +84,20 @@ def domain_plan(users: Sequence[User], seed: int, *, access: str, drained: str, 
     return sorted([*plan(users, seed, killed_servers=(access, leader)), *own], key=lambda step: step.at)
 
 
-def domains_plan(users: Sequence[User], places: Sequence[str], cut_off: str, seed: int) -> list[Step]:
+def domains_plan(
+    users: Sequence[User], places: Sequence[str], services: Mapping[tuple[str, str], str], cut_off: str, seed: int
+) -> list[Step]:
     """Return the steps of a run with several domains: the domain ``cut_off`` is cut off once, and travellers fly.
 
-    A flight is two moves, each to the next of the ``places``. On its second flight one traveller has no network.
+    A flight is two moves, each to the next of the ``places``. ``services`` has the domain that serves a traveller at a
+    place, to which the session moves. On its first flight one traveller has no network, and then calls that domain; it
+    is none that the cut is about, which could not ask for the session.
     """
     chance = random.Random(seed)
     movers = [user.name for user in users if user.moves]
-    sleeper, places_left = chance.choice(movers), dict.fromkeys(movers, 1)
+    touched = {name for (name, _), domain in services.items() if domain == cut_off}
+    sleeper = chance.choice([name for name in movers if (name, places[2]) in services and name not in touched])
+    places_left = dict.fromkeys(movers, 1)
     steps = [Step(CUT_AT, Action.CUT, cut_off)]
     for number, (start, end) in enumerate(FLIGHTS):
         order = chance.sample(movers, len(movers))
@@ -98,15 +107,17 @@ def domains_plan(users: Sequence[User], places: Sequence[str], cut_off: str, see
             lands = takes_off + slot * chance.uniform(0.8, 1.3)
             aboard, there = (places[(places_left[name] + each) % len(places)] for each in (0, 1))
             places_left[name] += 2
-            if number == 1 and name == sleeper:
+            service = services.get((name, there), "")
+            if number == 0 and name == sleeper:
                 steps += [
                     Step(takes_off, Action.SWITCH_OFF, name),
                     Step(lands, Action.MOVE, name, aboard),
                     Step(lands, Action.MOVE, name, there),
-                    Step(lands, Action.SWITCH_ON, name),
+                    Step(lands, Action.SWITCH_ON, name, service),
                 ]
             else:
                 steps += [Step(takes_off, Action.MOVE, name, aboard), Step(lands, Action.MOVE, name, there)]
+                steps += [Step(lands, Action.TAKE_SESSION, name, service)] if service else []
     return sorted(steps, key=lambda step: step.at)
 
 

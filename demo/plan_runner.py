@@ -19,7 +19,8 @@ OFF_AT_LEAST_S: Final = 5.0
 
 SERVER_DOWN_S: Final = 1.0
 AGENT_DOWN_S: Final = 1.5
-REJOIN_S: Final = 30.0
+REJOIN_S: Final = 60.0
+"""Longest time until a traveller is back; the session of one who calls another domain moves there first."""
 
 
 class PlanRunner:
@@ -49,18 +50,20 @@ class PlanRunner:
             doing: dict[str, asyncio.Task[None]] = {}
             for step in steps:
                 await self._due(step)
-                before = doing.get(step.name)
-                doing[step.name] = group.create_task(self._do(step, before))
+                # A traveller goes on while the session moves.
+                target = f"session of {step.name}" if step.action is Action.TAKE_SESSION else step.name
+                before = [doing[each] for each in (step.name, target) if each in doing]
+                doing[target] = group.create_task(self._do(step, before))
 
     async def _due(self, step: Step) -> None:
         state = self._context.state
         while state.published < step.at * state.events:
             await asyncio.sleep(0.02)
 
-    async def _do(self, step: Step, before: asyncio.Task[None] | None) -> None:
-        """Do one step once the previous one of the same target is done."""
-        if before is not None:
-            await before
+    async def _do(self, step: Step, before: Sequence[asyncio.Task[None]]) -> None:
+        """Do one step once the previous ones of the same target are done."""
+        for each in before:
+            await each
         if self._operator is not None:
             match step.action:
                 case Action.DRAIN:
@@ -83,14 +86,17 @@ class PlanRunner:
             case Action.SWITCH_OFF:
                 await self._travellers[step.name].switch_off()
             case Action.SWITCH_ON:
-                await self._switch_on(self._travellers[step.name])
+                await self._switch_on(self._travellers[step.name], step.to)
+            case Action.TAKE_SESSION:
+                await self._travellers[step.name].take_session(step.to)
             case Action.KILL:
                 await self._travellers[step.name].kill()
                 await asyncio.sleep(AGENT_DOWN_S)
                 await self._travellers[step.name].start(REJOIN_S)
                 self._context.news(f"{step.name} is restarted and goes on from its last committed position")
 
-    async def _switch_on(self, traveller: TravellerHost) -> None:
+    async def _switch_on(self, traveller: TravellerHost, domain: str) -> None:
         await asyncio.sleep(max(0.0, traveller.off_since + OFF_AT_LEAST_S - time.monotonic()))
-        await traveller.start(REJOIN_S)
-        self._context.news(f"{traveller.user.name} is back after {time.monotonic() - traveller.off_since:.1f} s")
+        await traveller.start(REJOIN_S, domain)
+        where = f" at {domain}" if domain else ""
+        self._context.news(f"{traveller.user.name} is back{where} after {time.monotonic() - traveller.off_since:.1f} s")

@@ -63,6 +63,8 @@ async def main(config: Mapping[str, Any]) -> None:
         password=config["password"],
         server=config["server"],
         broker=config["broker"],
+        transport=config["transport"],
+        ca_file=config["ca_file"],
         state_dir=Path(config["state_dir"]),
         local_address=config["local_address"],
         connect_s_max=CONNECT_S_MAX,

@@ -248,7 +248,7 @@ class Run:
                 group.create_task(self._published())
                 group.create_task(show.play(steps))
         except* CannotRunError as failures:
-            self._trouble += [str(failure) for failure in failures.exceptions]
+            self._trouble += map(str, _leaves(failures))
             for line in self._trouble:
                 self._display.news(f"trouble: {line}")
 
@@ -306,6 +306,15 @@ class Run:
         )
         evidence = {name: read_lines(directory / f"{name}.jsonl") for name in ("expected", "taken", "moves", "away")}
         return {**evidence, "kills": self._context.kills, "outages": self._context.outages}
+
+
+def _leaves(failures: BaseExceptionGroup[CannotRunError]) -> Iterator[CannotRunError]:
+    """Yield the failures in a group, also those of groups in it: each step of a plan is a task of another group."""
+    for each in failures.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _leaves(each)
+        else:
+            yield each
 
 
 async def drain(state: RunState) -> None:

@@ -1,8 +1,10 @@
 """A traveller's process: a user who subscribes, reads notifications, and stores each with its position.
 
 It resumes at the last position that it committed, so neither being switched off nor ``kill -9`` loses or repeats
-anything. Orders: ``{"do": "rebind", "address": A}`` (use A from now on), ``{"do": "stop"}``. Reports: ``ready`` once
-every subscription is durable, ``taken`` (how many were committed so far), ``status`` with ``address``.
+anything. Orders: ``{"do": "rebind", "address": A}`` (use A from now on), ``{"do": "take_session", "to": DOMAIN}`` (move
+the session there), ``{"do": "stop"}``. Reports: ``ready`` once every subscription is durable, ``taken`` (how many were
+committed so far), ``status`` with ``address``, ``session_at`` once the session has moved to a domain, and
+``session_stays`` with the reason each time it has not.
 """
 
 from __future__ import annotations
@@ -20,8 +22,11 @@ from demo.traveller_results import Results
 
 REPORT_EVERY_S: Final = 0.25
 
-CONNECT_S_MAX: Final = 30.0
-"""Ten processes start at once, perhaps on a slow machine."""
+CONNECT_S_MAX: Final = 60.0
+"""Ten processes start at once, perhaps on a slow machine, and a session may have to move first."""
+
+NEXT_ATTEMPT_S: Final = 1.0
+"""Pause after a move of the session that another domain or the own one has refused."""
 
 
 class Traveller:
@@ -30,13 +35,15 @@ class Traveller:
     def __init__(self, results: Results, agent: wanderbus.Agent) -> None:
         self._results = results
         self._agent = agent
+        self._domains = asyncio.Queue[str]()
+        """Domains to which the session is to move."""
 
     async def live(self, wanted: list[tuple[str, str]]) -> None:
         """Subscribe to each subject and filter, take notifications and follow orders until the order to stop."""
         subscriptions = [self._agent.subscribe(subject, text, keep=True, gaps=True) for subject, text in wanted]
         async with self._agent.merged(*subscriptions) as items:
             report(ready=True)
-            work = (self._take(items), self._journal(), self._report_counts(), self._obey())
+            work = (self._take(items), self._journal(), self._report_counts(), self._move_session(), self._obey())
             tasks = [asyncio.create_task(each) for each in work]
             done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in rest:
@@ -76,10 +83,26 @@ class Traveller:
             report(taken=self._results.count())
             await asyncio.sleep(REPORT_EVERY_S)
 
+    async def _move_session(self) -> None:
+        """Move the session to each domain in turn, trying again until it is there."""
+        while True:
+            domain = await self._domains.get()
+            while True:
+                try:
+                    await self._agent.handover(domain)
+                except wanderbus.WanderbusError as error:
+                    report(session_stays=str(error))
+                    await asyncio.sleep(NEXT_ATTEMPT_S)
+                else:
+                    report(session_at=domain)
+                    break
+
     async def _obey(self) -> None:
         async for order in orders():
             if order.get("do") == "rebind":
                 await self._agent.rebind(order["address"])
+            elif order.get("do") == "take_session":
+                self._domains.put_nowait(order["to"])
             elif order.get("do") == "stop":
                 return
 
@@ -94,6 +117,8 @@ async def main(config: Mapping[str, Any]) -> None:
             password=config["password"],
             server=config["server"],
             broker=config["broker"],
+            transport=config["transport"],
+            ca_file=config["ca_file"],
             state_dir=Path(config["state_dir"]),
             resume=wanderbus.Position(*position) if position else None,
             local_address=config["local_address"],

@@ -29,7 +29,7 @@ class User:
     @property
     def broker(self) -> str:
         """Return the address of record of the broker of their domain."""
-        return f"sip:broker@{self.domain}"
+        return broker_of(self.domain)
 
     @property
     def subscriptions(self) -> list[tuple[str, str]]:
@@ -38,6 +38,11 @@ class User:
             *((DEPARTURE, text) for text in self.departures),
             *((ARRIVAL, text) for text in self.arrivals),
         ]
+
+
+def broker_of(domain: str) -> str:
+    """Return the address of record of the broker of a domain."""
+    return f"sip:broker@{domain}"
 
 
 PUBLISHER = User("newyork", moves=False)

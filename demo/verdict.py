@@ -66,15 +66,18 @@ def make_result(
 def verdict(result: Mapping[str, Any]) -> str:
     """Return the verdict on the run in one line."""
     totals = {name: sum(line[name] for line in result["travellers"]) for name in ("delivered", "expected", *FAULTS)}
+    moved = result.get("handovers", {}).get("between_domains")
+    walked = "" if moved is None else f"; {moved} move{'' if moved == 1 else 's'} of sessions between domains"
     if result["good"]:
-        return f"good: {totals['delivered']} of {totals['expected']} delivered, none lost, repeated or out of order"
+        counts = f"{totals['delivered']} of {totals['expected']}"
+        return f"good: {counts} delivered, none lost, repeated or out of order{walked}"
     wrong = [f"{totals[name]} {name.replace('_', ' ')}" for name in FAULTS if totals[name]]
     if result["published"] != result["slice"]["events"]:
         wrong.append(f"{result['published']} of {result['slice']['events']} events in the log")
     if result["quarantined_own_records"]:
         wrong.append(f"{result['quarantined_own_records']} records in the quarantine of the lake")
     wrong += result["trouble"]
-    return f"NOT good: {', '.join(wrong) or 'the counts do not add up'}"
+    return f"NOT good: {', '.join(wrong) or 'the counts do not add up'}{walked}"
 
 
 class Headline(NamedTuple):

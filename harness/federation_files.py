@@ -22,10 +22,13 @@ def share_types(
     gateways: Mapping[str, GatewayPlace],
     types: Sequence[str],
     reached: Mapping[tuple[str, str], str] = {},
+    *,
+    sessions_move: bool = False,
 ) -> None:
     """Write the file and the key of each domain, by its name; each sends the types to all others, and receives them.
 
-    ``reached`` has the address at which the gateway of one domain reaches that of another, if it is not its own.
+    ``reached`` has the address at which the gateway of one domain reaches that of another, if it is not its own. With
+    ``sessions_move``, sessions of users may move between all of them, and those of visitors do.
     """
     for name, file in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -39,5 +42,8 @@ def share_types(
                 gateways={gateway.name: reached.get((name, other), gateway.address)},
                 receive=tuple(types),
                 send=tuple(types),
+                gives_sessions=sessions_move,
+                takes_sessions=sessions_move,
+                visitors="move" if sessions_move else "own",
             )
             put_domain(file, other, foreign)

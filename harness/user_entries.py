@@ -35,16 +35,32 @@ def published_in(log: Iterable[records.AnyRecord]) -> Iterator[tuple[Event, int]
 def followed(
     user: str, logs: Mapping[str, Iterable[records.AnyRecord]]
 ) -> tuple[list[Fate | Taking], list[Handover], UserLogs]:
-    """Follow a user's sessions through the logs of these servers; return what they settle, and the handovers."""
+    """Follow a user's sessions through the logs of these servers; return what they settle, and the handovers.
+
+    Servers of several domains are called ``DOMAIN/SERVER``.
+    """
     every: list[Sequence[FoldEntry]] = [
-        [each._replace(offset=each.offset + base_of(place)) for each in entries_of(log, user)]
-        for place, log in enumerate(logs.values())
+        [_named(server, each)._replace(offset=each.offset + base_of(place)) for each in entries_of(log, user)]
+        for place, (server, log) in enumerate(logs.items())
     ]
     fold = UserLogs(list(logs))
     found = [each for entry in merge(*every, key=lambda each: each.at_us) for each in fold.step(entry)]
     rest = list(fold.close())
     found += [each for each in rest if not isinstance(each, Handover)]
     return found, [each for each in rest if isinstance(each, Handover)], fold
+
+
+def _named(server: str, entry: FoldEntry) -> FoldEntry:
+    """Return an entry of the log of a server of one domain among others, with the names of servers that all know.
+
+    In its own log, a server that is alone has another name than for other domains.
+    """
+    domain, is_far, _ = server.partition("/")
+    if entry.kind == "started" and is_far:
+        return entry._replace(value=server)
+    if entry.kind in ("session_awaited", "session_fenced") and is_far and entry.value and "/" not in entry.value:
+        return entry._replace(value=f"{domain}/{entry.value}")
+    return entry
 
 
 def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[FoldEntry]:
