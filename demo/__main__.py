@@ -82,8 +82,9 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--domains",
         action="store_true",
-        help="the domains of three airlines in place of one server: travellers fly, and follow the events of all three "
-        "while one of the domains is cut off for ten seconds; without Spark",
+        help="the domains of three airlines in place of one server: travellers fly, take their sessions to other "
+        "domains and home, and follow the events of all three while one of the domains is cut off for ten seconds; "
+        "without Spark",
     )
     add("--keep", type=Path, metavar="DIR", help="keep logs, event log, lake and evidence in this empty directory")
     return arguments

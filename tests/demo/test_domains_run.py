@@ -1,4 +1,4 @@
-"""The demonstration with several domains: nothing is lost while one of them is cut off (SPEC M-01, S-01)."""
+"""The demonstration with several domains: sessions move, one is cut off, nothing is lost (SPEC L-01, M-01, S-01)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from demo import __main__ as command
-from demo.airlines import AIRLINES
+from demo.airlines import AIRLINES, SERVICES
 
 RUN_S_MAX = 300.0
 
 
 @pytest.mark.integration
-def test_s01_travellers_of_three_domains_miss_nothing_while_one_is_cut_off(tmp_path: Path) -> None:
+def test_l01_s01_travellers_of_three_domains_take_their_sessions_along_and_miss_nothing_while_one_is_cut_off(
+    tmp_path: Path,
+) -> None:
     result = tmp_path / "result.json"
     files = ["--json", str(result), "--report", str(tmp_path / "report.html")]
     options = ["--domains", "--rows", "600", "--rate", "60", *files]
@@ -33,7 +35,14 @@ def test_s01_travellers_of_three_domains_miss_nothing_while_one_is_cut_off(tmp_p
     assert 10_000 <= cut["ms"] < 20_000
     assert (cut["passed"], cut["is_complete"]) == (0, True)
     assert cut["waited"] > 0
-    assert "Between the domains" in (tmp_path / "report.html").read_text()
+    takers = {user for user, _ in SERVICES}
+    walks = found["handovers"]
+    assert walks["between_domains"] == 3 * len(takers)
+    assert walks["causes"] == {"user": 3 * len(takers) - 1, "visit": 1}
+    assert f"; {walks['between_domains']} moves of sessions between domains" in ran.stdout
+    report = (tmp_path / "report.html").read_text()
+    assert "Where the sessions were" in report
+    assert "Between the domains" in report
 
 
 @pytest.mark.integration
