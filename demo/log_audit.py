@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from harness.user_entries import followed, published_in, records_of
-from wanderbus import records
+from harness.user_entries import first_servers, followed, published_in, records_of
 from wanderbus.pipeline.analytics.handovers import Handover
 from wanderbus.pipeline.analytics.user_fold import Fate
 
@@ -59,18 +58,7 @@ def audit_logs(logs: Mapping[str, Path], due: Mapping[str, int]) -> LogAudit:
             for each in handovers
             if each.fenced_us is not None and each.imported_us is None
         ]
-    return LogAudit(sorted(walks, key=lambda walk: int(walk["imported_us"])), faults, times, _homes(written))
-
-
-def _homes(written: Mapping[str, Iterable[records.AnyRecord]]) -> Mapping[str, str]:
-    """Return the first server of each user to which a device attached."""
-    attached = [
-        (record.at_us, record.user, server)
-        for server, log in written.items()
-        for record in log
-        if isinstance(record, records.Attached)
-    ]
-    return {user: server for _, user, server in sorted(attached, reverse=True)}
+    return LogAudit(sorted(walks, key=lambda walk: int(walk["imported_us"])), faults, times, first_servers(written))
 
 
 def between_domains(walks: Iterable[Walk]) -> list[Walk]:

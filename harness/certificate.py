@@ -10,6 +10,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
@@ -45,7 +46,7 @@ class Authority:
         """
         key = ec.generate_private_key(ec.SECP256R1())
         names = [x509.DNSName(domain), x509.IPAddress(ipaddress.ip_address(address))]
-        uses = [x509.ExtendedKeyUsageOID.SERVER_AUTH, x509.ExtendedKeyUsageOID.CLIENT_AUTH]
+        uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, domain)])
         certificate = (
             _valid_now(subject, self._name, key.public_key())

@@ -32,6 +32,17 @@ def published_in(log: Iterable[records.AnyRecord]) -> Iterator[tuple[Event, int]
             yield event, event.published_us or record.received_us
 
 
+def first_servers(logs: Mapping[str, Iterable[records.AnyRecord]]) -> dict[str, str]:
+    """Return the server of these logs to which a device of each user attached first."""
+    attached = [
+        (record.at_us, record.user, server)
+        for server, log in logs.items()
+        for record in log
+        if isinstance(record, records.Attached)
+    ]
+    return {user: server for _, user, server in sorted(attached, reverse=True)}
+
+
 def followed(
     user: str, logs: Mapping[str, Iterable[records.AnyRecord]]
 ) -> tuple[list[Fate | Taking], list[Handover], UserLogs]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.log_audit import audit_logs, summary
+from demo.log_audit import audit_logs, between_domains, summary
 from tests.broker.desk import ALICE, BOB, Desk
 from tests.log_files import write_records
 from tests.peers.handover_town import NAMES, Town
@@ -42,6 +42,7 @@ def test_a_walk_is_followed_from_log_to_log(tmp_path: Path) -> None:
     found = audit_logs(walked(connected(), tmp_path), {ALICE: 2})
     assert found.faults == []
     assert found.published_us == {}, "these events are no rows"
+    assert found.homes[ALICE] == "south"
     [walk] = found.walks
     assert (walk["user"], walk["source"], walk["target"], walk["cause"]) == (ALICE, "south", "north", "drain")
     assert walk["gap_us"] == 250_000
@@ -76,3 +77,13 @@ def test_the_times_of_publishing_are_those_of_the_publisher_if_it_says_so(tmp_pa
     write_records(tmp_path / "south", [decode_record(each) for each in desk.log])
     found = audit_logs({"south": tmp_path / "south"}, {})
     assert found.published_us == {("Departure", 1): desk.broker.state.wall_us, ("Departure", 2): 7}
+
+
+def test_servers_of_several_domains_have_the_names_that_all_know(tmp_path: Path) -> None:
+    logs = {f"alpha/{name}": log for name, log in walked(connected(), tmp_path).items()}
+    found = audit_logs(logs, {ALICE: 2})
+    assert found.faults == []
+    assert [(walk["source"], walk["target"]) for walk in found.walks] == [("alpha/south", "alpha/north")]
+    assert between_domains(found.walks) == []
+    elsewhere = [{**walk, "target": "beta/north"} for walk in found.walks]
+    assert between_domains(elsewhere) == elsewhere
