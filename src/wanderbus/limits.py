@@ -61,7 +61,7 @@ HELD_BYTES_MAX: Final = 2**17
 another one leads; each counts :data:`HELD_EVENT_BYTES` more."""
 
 HELD_EVENT_BYTES: Final = 1_024
-"""What an event that waits takes beside its own bytes."""
+"""Bytes that an event takes while it waits, beside its own."""
 
 FOREIGN_PUBLISHERS_MAX: Final = 4_096
 """Servers of one foreign domain, each with each of its channels, whose events are recognised here when they are
