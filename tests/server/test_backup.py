@@ -83,12 +83,12 @@ def test_a_backup_has_what_was_durable_and_starts_as_it_is(writer: Writer, tmp_p
     writer.save()
     writer.publish(*range(20, 25))
     writer.publish(25, sync=False)
-    write_log_name(writer.data / "log", "wb", 7)
+    write_log_name(writer.data / "log", "wb", 7, "a.example")
     (writer.data / "restored").write_text("once before")
     made = take_backup(writer.data, tmp_path / "backup", 123)
     assert (made.server, made.first, made.next, made.state, made.taken_us, made.last_us) == ("wb", 0, 25, 20, 123, 24)
     assert opened(tmp_path / "backup") == (0, 25, 25)
-    for name in ("reset.key", "server.json", "log/name", "restored"):
+    for name in ("reset.key", "server.json", "log/name", "log/domain", "restored"):
         assert (tmp_path / "backup" / name).read_bytes() == (writer.data / name).read_bytes()
 
 

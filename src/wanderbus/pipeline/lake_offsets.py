@@ -17,6 +17,12 @@ OFFSETS_A_LOG: Final = 1 << NUMBER_SHIFT
 LOGS_MAX: Final = 1 << 10
 """Bound of the logs of a lake: lake offsets stay below 2**53, so JSON and spreadsheets show them exactly."""
 
+LAKE_SHIFT: Final = NUMBER_SHIFT + LOGS_MAX.bit_length() - 1
+"""Bits below the number of the lake in an offset of several lakes that are read together (decision 0168)."""
+
+OFFSETS_A_LAKE: Final = 1 << LAKE_SHIFT
+"""Distance between the bases of two lakes that are read together, and bound of the lake offsets in one."""
+
 
 def base_of(number: int) -> int:
     """Return the lake offset of the first record of a log."""

@@ -15,6 +15,9 @@ from wanderbus.segments import HIGH_WATER, unpack_mark
 LOG_NAME: Final = "name"
 """File with the name of the log: its server, and the incarnation of its first record."""
 
+LOG_DOMAIN: Final = "domain"
+"""File with the name of the domain of the log's server."""
+
 _MARK_ATTEMPTS: Final = 20
 _MARK_PAUSE_S: Final = 0.005
 """Attempts to read the mark, and the pause between two: one may coincide with a write of it."""
@@ -33,8 +36,18 @@ def segment_paths(directory: Path) -> list[Path]:
 
 def read_log_name(directory: Path) -> str | None:
     """Return the name of the log, ``server-incarnation``; None if no server of this version has written to it."""
+    return _read_beside(directory / LOG_NAME)
+
+
+def read_log_domain(directory: Path) -> str | None:
+    """Return the domain of the log's server; None if no server of this version has written to it."""
+    return _read_beside(directory / LOG_DOMAIN)
+
+
+def _read_beside(path: Path) -> str | None:
+    """Return the text of a file beside the segments; None if there is none."""
     try:
-        return (directory / LOG_NAME).read_text(encoding="utf-8").strip() or None
+        return path.read_text(encoding="utf-8").strip() or None
     except (FileNotFoundError, UnicodeDecodeError):
         return None
 

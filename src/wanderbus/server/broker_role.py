@@ -340,7 +340,8 @@ class BrokerRole(StatefulRole):
             self._following = self._federation.follow(self._offer.feed)
         outputs = self.machine.start(wall_us(), now, restored_reason(files.directory))
         try:
-            write_log_name(files.log.directory, self._state.server, self._state.incarnation)
+            domain = self._settings.domain.lower()
+            write_log_name(files.log.directory, self._state.server, self._state.incarnation, domain)
         except OSError as error:
             _log.warning("the name of the log cannot be written to %s: %s", files.log.directory, error.strerror)
         return outputs

@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.domain_logs import BOB, CAROL, START_US, fill, subscription, write_logs
-from wanderbus.pipeline.analytics.gold import GoldTables, lake_tables
+from wanderbus.pipeline.analytics.gold import GoldTables
 from wanderbus.pipeline.analytics.gold_lake import store_gold
+from wanderbus.pipeline.analytics.lake_tables import lake_tables
 from wanderbus.pipeline.history import (
     Selection,
     absences_of,

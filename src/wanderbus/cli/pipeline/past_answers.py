@@ -108,7 +108,7 @@ class PastAnswers:
 
     def _place(self, offset: int) -> tuple[DomainLake | None, int]:
         """Return the lake of an event, and its offset there."""
-        from wanderbus.pipeline.history.domain_lakes import OFFSETS_A_LAKE
+        from wanderbus.pipeline.lake_offsets import OFFSETS_A_LAKE
 
         if not self._lakes:
             return None, offset

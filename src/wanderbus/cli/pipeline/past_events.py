@@ -38,9 +38,6 @@ From = Annotated[
 To = Annotated[
     str | None, typer.Option("--to", help="End, itself not included: an offset or a time.", show_default=False)
 ]
-Lake = Annotated[
-    Path | None, typer.Option("--lake", help="Directory of the lake; this or --log is needed.", show_default=False)
-]
 Lakes = Annotated[
     list[Path] | None,
     typer.Option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -15,7 +15,7 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.instants import read_instant
 from wanderbus.cli.output import check_writable, print_line, print_lines, print_progress
 from wanderbus.cli.pipeline.lake_options import existing_log
-from wanderbus.cli.pipeline.past_events import Lake, Log, require_one_place
+from wanderbus.cli.pipeline.past_events import Lakes, Log, require_one_place
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.task_progress import task_progress
 from wanderbus.errors import ConfigurationError
@@ -31,7 +31,7 @@ Counts = tuple[dict[str, Activity], dict[str, SubjectInterest]]
 class PlanBounds(NamedTuple):
     """Place of the events, and their time as on the command line."""
 
-    lake: Path | None
+    lakes: Sequence[Path] | None
     log: Path | None
     begin: str | None
     end: str | None
@@ -56,7 +56,7 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    lake: Lake = None,
+    lake: Lakes = None,
     log: Log = None,
     begin: Annotated[
         str | None,
@@ -81,12 +81,15 @@ def plan(
     The load of a subject is estimated from its events, notifications and bytes, and from the filters against which its
     events are matched after covering and merging. A subject stays whole, also if it is too large for one server. With
     --event-domain, so does each channel group of the domain; its decentralised channels are left out, and without
-    --present, few groups move from their leaders of that file.
+    --present, few groups move from their leaders of that file. With several lakes the plan is for one domain with
+    the users of all: an event counts once, and what goes from one of these domains to another does not count.
 
     Example: wanderbus plan --lake lake --servers 4 --out plan.json
 
     Example: wanderbus plan --lake lake --event-domain mydomain/domain.toml --out plan.json
     """
+    if event_domain is not None and len(lake or ()) > 1:
+        raise ConfigurationError("--event-domain: a domain has the load of its own lake; give that lake alone")
     domain = None if event_domain is None else read_domain(event_domain)
     leading = () if domain is None else domain.settings.servers_with("resolution")
     if (count := servers or len(leading)) == 0:
@@ -131,12 +134,14 @@ def _grouped(loads: Mapping[str, int], domain: EventDomain, present: Callable[[s
 
 def _counts(bounds: PlanBounds, place: SparkPlace) -> Counts:
     """Return activity and interest by subject."""
-    require_one_place(bounds.lake, bounds.log)
+    require_one_place(bounds.lakes, bounds.log)
     log = None if bounds.log is None else existing_log(bounds.log)
     with needing_packages("a plan"):
         from wanderbus.pipeline import plans
+        from wanderbus.pipeline.history.domain_lakes import domain_lakes
 
         period = plans.ActivityPeriod(_time(bounds.begin, "--from"), _time(bounds.end, "--to"))
+        lakes = domain_lakes(bounds.lakes or ())
     with session("wanderbus-plan", "a plan", place) as spark:
         from wanderbus.pipeline.session import plain_errors
 
@@ -145,9 +150,8 @@ def _counts(bounds: PlanBounds, place: SparkPlace) -> Counts:
                 records = plans.log_records(spark, log)
                 activities, subscriptions = plans.log_activities(records, period), plans.log_subscriptions(records)
             else:
-                assert bounds.lake is not None
-                activities = plans.lake_activities(spark, bounds.lake, period)
-                subscriptions = plans.lake_subscriptions(spark, bounds.lake)
+                activities = plans.lake_activities(spark, lakes, period)
+                subscriptions = plans.lake_subscriptions(spark, lakes)
             print_progress(f"{sum(each.events for each in activities.values())} events of {len(activities)} subjects")
             return activities, plans.interests(subscriptions)
 

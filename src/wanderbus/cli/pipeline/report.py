@@ -1,9 +1,9 @@
-"""``wanderbus report``: figures of a server for a period, as one HTML file (SPEC T-08)."""
+"""``wanderbus report``: figures of a server, or of domains, for a period, as one HTML file (SPEC T-08)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +16,9 @@ import typer
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.instants import read_instant
 from wanderbus.cli.output import check_writable, print_json, print_line, print_progress
-from wanderbus.cli.pipeline.lake_options import chosen_tables, existing_log
-from wanderbus.cli.pipeline.past_events import Lake, Log, Server, require_one_place
-from wanderbus.cli.pipeline.rejected import require_none_rejected
+from wanderbus.cli.pipeline.lake_options import existing_log
+from wanderbus.cli.pipeline.past_events import Lakes, Log, Server, require_one_place
+from wanderbus.cli.pipeline.rejected import STATUS, require_none_rejected, warn_of_rejected
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.stopping_signals import stopping_signals
 from wanderbus.cli.pipeline.task_progress import task_progress
@@ -36,9 +36,9 @@ REPORT: Final = Path("report.html")
 
 
 class _Source(NamedTuple):
-    """The lake to read, the server that is meant, and the log from which the lake is made first if it is temporary."""
+    """The lakes to read, the server that is meant, and the log from which the lake is made first if it is temporary."""
 
-    lake: Path
+    lakes: Sequence[Path]
     log: Path | None
     server: str | None = None
 
@@ -60,7 +60,7 @@ class _Bounds(NamedTuple):
 
 
 def report(
-    lake: Lake = None,
+    lake: Lakes = None,
     log: Log = None,
     server: Server = None,
     begin: Annotated[
@@ -83,14 +83,17 @@ def report(
     """Write loss, latency, queues, drops, moves, handovers and times away as one HTML file, which needs no network.
 
     Figures are those of the server, and of each subject, user and device. In the lake of a domain they are those of all
-    its servers unless --server names one. With --log the log is read into a lake that is removed afterwards; for a long
-    log a lake is faster. With --live the file is replaced every few seconds, and the page reloads itself; SIGINT and
-    SIGTERM end it with status 0. With --json the figures are printed too. Exit status 3 if tables of the lake rejected
-    records of known kinds: the figures miss rows.
+    its servers unless --server names one. In several lakes they are those of all their domains: events, matches and
+    handovers between domains count once, and servers are named as alpha.example/s1. With --log the log is read into a
+    lake that is removed afterwards; for a long log a lake is faster. With --live the file is replaced every few
+    seconds, and the page reloads itself; SIGINT and SIGTERM end it with status 0. With --json the figures are printed
+    too. Exit status 3 if tables of the lake rejected records of known kinds: the figures miss rows.
 
     Example: wanderbus report --lake lake --from 2026-11-21 --to 2026-11-22 --out monday.html
 
     Example: wanderbus report --log wanderbus-data --live --from -15min
+
+    Example: wanderbus report --lake alpha/lake --lake beta/lake
     """
     if every is not None and not live:
         raise ConfigurationError("--every is the pause between reports; give it with --live")
@@ -121,7 +124,7 @@ def report(
 
         written = _write(spark, source, bounds, out, every_s, stop, show)
     if written is not None:
-        require_none_rejected(lake, written.rejected)
+        _require_none_rejected(lake or (), written)
 
 
 def _write(
@@ -159,24 +162,43 @@ def _write(
 
 def _written(spark: SparkSession, source: _Source, period: Period, out: Path, refresh: PageRefresh | None) -> Analysis:
     from wanderbus.pipeline.analytics import write_report
+    from wanderbus.pipeline.history.domain_lakes import domain_lakes
     from wanderbus.pipeline.lake import ingest
 
     if source.log is not None:
-        ingest(spark, source.log, source.lake, source.lake / "_checkpoint", reader_expires_s=None)
-    return write_report(spark, source.lake, out, period, server=source.server, refresh=refresh)
+        (lake,) = source.lakes
+        ingest(spark, source.log, lake, lake / "_checkpoint", reader_expires_s=None)
+    lakes = domain_lakes(source.lakes)  # they may have further logs since the last report
+    return write_report(spark, lakes, out, period, server=source.server, refresh=refresh)
 
 
-def _source(lake: Path | None, log: Path | None, server: str | None, place: SparkPlace, stack: ExitStack) -> _Source:
-    require_one_place(lake, log, server)
-    if lake is not None:
-        chosen_tables(lake, None)
-        return _Source(lake, None, server)
+def _source(
+    lakes: Sequence[Path] | None, log: Path | None, server: str | None, place: SparkPlace, stack: ExitStack
+) -> _Source:
+    require_one_place(lakes, log, server)
+    if lakes:
+        with needing_packages("the report"):
+            from wanderbus.pipeline.history.domain_lakes import domain_lakes, require_server_of_one_lake
+        require_server_of_one_lake(domain_lakes(lakes), server)
+        return _Source(lakes, None, server)
     assert log is not None
     if place.master is not None:
         raise ConfigurationError("--log makes a lake on this machine, which a cluster does not see; give --lake")
     records = existing_log(log)
     temporary = stack.enter_context(TemporaryDirectory(prefix="wanderbus-report-", ignore_cleanup_errors=True))
-    return _Source(Path(temporary, "lake"), records)
+    return _Source([Path(temporary, "lake")], records)
+
+
+def _require_none_rejected(lakes: Sequence[Path], written: Analysis) -> None:
+    """Name the records that tables of the lakes rejected and exit with the status of that; return if there are none."""
+    if len(lakes) < 2:
+        require_none_rejected(lakes[0] if lakes else None, written.rejected)
+        return
+    from wanderbus.pipeline.history.domain_lakes import domain_lakes
+
+    incomplete = [each for each in domain_lakes(lakes) if warn_of_rejected(each.path)]
+    if incomplete:
+        raise typer.Exit(STATUS)
 
 
 @contextmanager

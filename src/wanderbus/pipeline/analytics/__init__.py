@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 from wanderbus.pipeline.analytics.analysis import Analysis, Ranking, Totals, analyse
-from wanderbus.pipeline.analytics.gold import EVERYTHING, GoldTables, LakeTables, Period, lake_tables
+from wanderbus.pipeline.analytics.gold import GoldTables
 from wanderbus.pipeline.analytics.lake_report import write_report
+from wanderbus.pipeline.analytics.lake_tables import EVERYTHING, LakeTables, Period, lake_tables
 from wanderbus.pipeline.analytics.report import page, write_page
 
 __all__ = [

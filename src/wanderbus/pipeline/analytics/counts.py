@@ -7,6 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
+from wanderbus.pipeline.analytics.entries import lake_of
 from wanderbus.pipeline.lake_offsets import NUMBER_SHIFT
 
 OUTCOMES: Final = ("delivered", "dropped", "queued", "handed_over")
@@ -21,9 +22,9 @@ _OF_DEVICE: Final = ["user", "device"]
 def blocked(marks: DataFrame, owners: DataFrame) -> DataFrame:
     """Return the matches that a restriction blocked: ``at_us, user, session, subscription, restricted``."""
     found = marks.where("kind = 'restricted'").select(
-        "at_us", F.col("subscriptions")[0].alias("subscription"), F.col("number").alias("restricted")
+        "at_us", F.col("subscriptions")[0].alias("subscription"), F.col("number").alias("restricted"), lake_of("offset")
     )
-    return found.join(owners, "subscription")
+    return found.join(owners, ["subscription", "lake"])
 
 
 def session_counts(matches: DataFrame, notifications: DataFrame, blocked: DataFrame, sessions: DataFrame) -> DataFrame:

@@ -19,6 +19,7 @@ from wanderbus.filters.covering import covers, form_of
 from wanderbus.filters.normal import NormalForm
 from wanderbus.filters.weights import weight_of
 from wanderbus.pipeline.analytics.arrow_columns import arrow_columns
+from wanderbus.pipeline.analytics.entries import lake_of
 from wanderbus.work import WorkBudget, WorkExceeded
 
 FILTERS_MAX: Final = 400
@@ -55,12 +56,12 @@ class Compared(NamedTuple):
 
 
 def compared(versions: DataFrame) -> DataFrame:
-    """Return the comparison of the different filters of each subject, as rows of one frame.
+    """Return the comparison of the different filters of each subject in each lake, as rows of one frame.
 
     :func:`coverings` and :func:`uncompared` select from it. A filter is named by the first subscription that has it.
     """
     live = versions.where("is_live")
-    distinct = live.groupBy("subject", "expression", "language").agg(
+    distinct = live.groupBy("subject", "expression", "language", lake_of("from_offset")).agg(
         F.min("id").alias("id"), F.count("*").alias("subscriptions")
     )
 
@@ -76,7 +77,7 @@ def compared(versions: DataFrame) -> DataFrame:
         made += [(subject, *_named(each), *_NOBODY, None, count) for each, count in found.uncompared.items()]
         return pa.Table.from_pylist([dict(zip(_SCHEMA.names, row, strict=True)) for row in made], schema=_SCHEMA)
 
-    return distinct.groupBy("subject").applyInArrow(work, _COMPARED)
+    return distinct.groupBy("subject", "lake").applyInArrow(work, _COMPARED)
 
 
 def coverings(found: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ or a new member leaves out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
-from wanderbus.pipeline.lake_offsets import NUMBER_SHIFT
+from wanderbus.pipeline.lake_offsets import LAKE_SHIFT, NUMBER_SHIFT
 from wanderbus.pipeline.source.partial_records import DeliveryRecord
 from wanderbus.records import (
     Attached,
@@ -64,12 +64,14 @@ _MARK_NAMES: Final = [column.split()[0] for column in MARK.split(", ")]
 _deliveries: Final = msgspec.msgpack.Decoder(DeliveryRecord)
 
 
-def marks(records: DataFrame) -> DataFrame:
+def marks(records: DataFrame, homes: Sequence[str] = ()) -> DataFrame:
     """Return what analytics need of the bronze ``records`` (``offset, at_us, kind, record``), as :data:`MARK`.
 
     Kinds of marks: ``started``, ``restricted`` (one for each blocked match, or one for each piece of history),
     ``inherited`` (the ended subscription and its successor), ``forgotten``, ``redelivered``, and ``begins_behind`` (the
     number behind which a new member of a session begins).
+
+    :param homes: names of the domains of several lakes, which precede the names of their servers
     """
     chosen = records.where(F.col("kind").isin(*_MARKED)).select("offset", "at_us", "kind", "record")
 
@@ -79,7 +81,7 @@ def marks(records: DataFrame) -> DataFrame:
             rows = [
                 {"offset": offset, "at_us": at_us, **mark}
                 for offset, at_us, kind, payload in zip(offsets, times, kinds, payloads, strict=True)
-                for mark in _marks_of(kind, payload)
+                for mark in _marks_of(kind, payload, homes[offset >> LAKE_SHIFT] + "/" if homes else "")
             ]
             columns = [pa.array([row.get(name) for row in rows], type=_ARROW[name]) for name in _MARK_NAMES]
             yield pa.RecordBatch.from_arrays(columns, names=_MARK_NAMES)
@@ -93,14 +95,14 @@ _ARROW: Final = {name: pa.string() for name in ("kind", "user", "session", "devi
 }
 
 
-def _marks_of(kind: str, payload: bytes) -> Iterator[dict[str, Any]]:
+def _marks_of(kind: str, payload: bytes, home: str) -> Iterator[dict[str, Any]]:
     if kind in ("published", "arrived"):
         for identity, _ in _deliveries.decode(payload).delivery.restricted:
             yield {"kind": "restricted", "subscriptions": [identity], "number": 1}
         return
     match decode_record(payload):
         case Started(server=server):
-            yield {"kind": "started", "user": server}
+            yield {"kind": "started", "user": f"{home}{server}"}
         case Matched(events=events) | Detected(events=events):
             for event in events:
                 for identity, _ in event.restricted:
@@ -122,8 +124,15 @@ def _marks_of(kind: str, payload: bytes) -> Iterator[dict[str, Any]]:
 
 
 def owners(subscriptions: DataFrame) -> DataFrame:
-    """Return ``subscription, user, session`` of every subscription, once."""
-    return subscriptions.select(F.col("id").alias("subscription"), F.col("owner").alias("user"), "session").distinct()
+    """Return ``subscription, user, session, lake`` of every subscription, once for each lake that has it."""
+    return subscriptions.select(
+        F.col("id").alias("subscription"), F.col("owner").alias("user"), "session", lake_of("from_offset")
+    ).distinct()
+
+
+def lake_of(offset: str) -> Column:
+    """Return the column ``lake``: the number of the lake that has an offset, 0 unless there are several."""
+    return F.shiftright(offset, LAKE_SHIFT).alias("lake")
 
 
 def entries(
@@ -136,8 +145,8 @@ def entries(
     """
     forgotten = (
         marked.where("kind = 'forgotten'")
-        .select("offset", "at_us", "kind", F.explode("subscriptions").alias("subscription"))
-        .join(owners(subscriptions), "subscription")
+        .select("offset", "at_us", "kind", F.explode("subscriptions").alias("subscription"), lake_of("offset"))
+        .join(owners(subscriptions), ["subscription", "lake"])
     )
     log = F.shiftright("offset", NUMBER_SHIFT).alias("log")
     starts = marked.where("kind = 'started'").select("offset", "at_us", "kind", F.col("user").alias("value"), log)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wanderbus.pipeline.analytics.gold import GoldTables, lake_tables
+from wanderbus.pipeline.analytics.gold import GoldTables
+from wanderbus.pipeline.analytics.lake_tables import lake_tables
 from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
 from wanderbus.pipeline.lake.logs import logs_in
 from wanderbus.pipeline.lake.quality import TableCounts

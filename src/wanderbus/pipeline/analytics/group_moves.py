@@ -6,7 +6,7 @@ if the present one is gone. The log of the next leader says when it began to lea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -101,19 +101,22 @@ class GroupMoves:
         yield from self._begun.values()
 
 
-def group_moves(records: DataFrame, servers: Sequence[str]) -> DataFrame:
+def group_moves(records: DataFrame, servers: Mapping[int, str]) -> DataFrame:
     """Return one row for each move of a channel group, of the bronze ``records`` of all logs.
 
-    :param servers: name of the server of each log, by the number of the log
+    Domains have groups of the same numbers, so the moves of each are known by themselves.
+
+    :param servers: name of the server of each log, by the number of the log; of several lakes after its domain
     """
     chosen = records.where(F.col("kind").isin("group_prepared", "group_stays", "group_moved"))
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        moves = GroupMoves()
+        moves: dict[str, GroupMoves] = {}
         for batch in batches:
             for offset, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                moves.take(servers[offset >> NUMBER_SHIFT], decode_record(payload))
-        yield _batch(moves.rows())
+                home, separator, server = servers[offset >> NUMBER_SHIFT].rpartition("/")
+                moves.setdefault(f"{home}{separator}", GroupMoves()).take(server, decode_record(payload))
+        yield _batch(_after_home(move, home) for home, its in moves.items() for move in its.rows())
 
     in_order = chosen.select("offset", "record").coalesce(1).sortWithinPartitions("offset")
     found = in_order.mapInArrow(work, GROUP_MOVE)
@@ -126,6 +129,10 @@ def group_moves(records: DataFrame, servers: Sequence[str]) -> DataFrame:
         F.when(pause < 0, 0).otherwise(pause).alias("pause_us"),
         *("waited", "publishers"),
     )
+
+
+def _after_home(move: GroupMove, home: str) -> GroupMove:
+    return msgspec.structs.replace(move, source=f"{home}{move.source}", target=f"{home}{move.target}")
 
 
 def _batch(rows: Iterable[GroupMove]) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ domain, the server, and the numbers of its id. The row of its own domain counts;
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,17 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wanderbus.broker.servers.server_users import domain_of
+from wanderbus.broker.servers.server_users import domain_of, domain_user
 from wanderbus.errors import ConfigurationError, StorageError
 from wanderbus.pipeline.history.event_files import RowGroups, rows_of
 from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.lake.lake_domain import domain_in
 from wanderbus.pipeline.lake.logs import LakeLogs, logs_in
-from wanderbus.pipeline.lake.reading import opened
-from wanderbus.pipeline.lake_offsets import LOGS_MAX, OFFSETS_A_LOG
+from wanderbus.pipeline.lake.reading import opened, require_lake
+from wanderbus.pipeline.lake_offsets import OFFSETS_A_LAKE
 from wanderbus.pipeline.tables import named
-
-OFFSETS_A_LAKE: Final = OFFSETS_A_LOG * LOGS_MAX
-"""Distance between the bases of two lakes that are asked together, and bound of the lake offsets in one."""
 
 LAKES_MAX: Final = 2**63 // OFFSETS_A_LAKE
 """Bound of the lakes that are asked together: offsets above the bases are numbers of 63 bits."""
@@ -46,7 +45,8 @@ _FOREIGN: Final = "@domains."
 class DomainLake(NamedTuple):
     """The lake at ``path``, of the domain ``domain``, whose offsets begin at ``base`` among those of several lakes.
 
-    ``domain`` is "" if no foreign domain was ever seen there and none is given: no other lake has its events then.
+    ``domain`` is "" in a lake of earlier versions, if no foreign domain was ever seen there and none is given: no other
+    lake has its events then.
     """
 
     path: Path
@@ -56,15 +56,20 @@ class DomainLake(NamedTuple):
     base: int
     logs: LakeLogs
 
+    @property
+    def home(self) -> str:
+        """Return the name of the domain in keys and in names of servers: its own, or else that for people."""
+        return self.domain or self.name
+
     def publishing_domain(self, user: str) -> str:
         """Return the domain in which an event of this lake was published, by its publisher."""
-        return domain_of(user, self.domain) or self.domain or self.name
+        return domain_of(user, self.domain) or self.home
 
 
 def domain_lakes(given: Sequence[Path]) -> tuple[DomainLake, ...]:
     """Return the lakes that are given, each by its directory or as ``DOMAIN=DIRECTORY``.
 
-    :raises ConfigurationError: one is given twice, or they are too many
+    :raises ConfigurationError: one is given twice, also as a copy, or they are too many
     :raises StorageError: one is no lake, or its domain is not clear
     """
     split = [_split(each) for each in given]
@@ -73,9 +78,12 @@ def domain_lakes(given: Sequence[Path]) -> tuple[DomainLake, ...]:
         raise ConfigurationError("--lake: a directory is given twice; give each lake once")
     if len(paths) > LAKES_MAX:
         raise ConfigurationError(f"--lake: {len(paths)} lakes are too many; give at most {LAKES_MAX}")
+    for _, path in split:
+        require_lake(path)
     logs = [logs_in(path) for _, path in split]
     # A lake that is asked alone needs no domain.
     domains = [_domain_of(path, domain) if len(split) > 1 else domain for domain, path in split]
+    _require_different_logs(paths, domains, logs)
     names = [
         domain if domain and domains.count(domain) == 1 else str(path)
         for domain, (_, path) in zip(domains, split, strict=True)
@@ -86,6 +94,12 @@ def domain_lakes(given: Sequence[Path]) -> tuple[DomainLake, ...]:
     )
 
 
+def require_server_of_one_lake(lakes: Sequence[DomainLake], server: str | None) -> None:
+    """Return unless a server of several lakes is meant; ``ConfigurationError`` otherwise."""
+    if server is not None and len(lakes) > 1:
+        raise ConfigurationError(f"--server: {server} is a server of one domain; give the lake of that domain alone")
+
+
 def _split(given: Path) -> tuple[str, Path]:
     """Return the domain that is named, or "", and the directory."""
     domain, separator, directory = str(given).partition("=")
@@ -94,11 +108,39 @@ def _split(given: Path) -> tuple[str, Path]:
     return domain, Path(directory)
 
 
-def _domain_of(lake: Path, given: str) -> str:
-    """Return the domain of a lake: foreign domains that were attached there name it; "" if there are none.
+def _require_different_logs(paths: Sequence[Path], domains: Sequence[str], logs: Sequence[LakeLogs]) -> None:
+    """Return if no log is in two lakes: what only one domain can have in its log would count twice.
 
-    Users of a domain called ``domains.X`` look like foreign domains in X: the domain then has to be given.
+    Logs of two domains may have the same name; a lake whose domain is not known may be of any.
     """
+    for (path, domain, own), (other, its_domain, its) in combinations(zip(paths, domains, logs, strict=True), 2):
+        both = set(own.identities) & set(its.identities)
+        if both and (domain == its_domain or not (domain and its_domain)):
+            raise ConfigurationError(
+                f"--lake: {path} and {other} both have the log {min(both)}; give one of them, or if they are of two "
+                "domains, each as DOMAIN=DIRECTORY"
+            )
+
+
+def passing_users(lake: DomainLake, lakes: Sequence[DomainLake]) -> list[str]:
+    """Return the users that stand in a lake for the domains of the other ``lakes``.
+
+    What they get is on the way to users of these domains, whose lakes have it too.
+    """
+    others = {each.domain for each in lakes} - {"", lake.domain}
+    return [domain_user(each, lake.domain) for each in sorted(others)] if lake.domain else []
+
+
+def _domain_of(lake: Path, given: str) -> str:
+    """Return the domain of a lake: the one that the logs of its servers have named.
+
+    In a lake of earlier versions, foreign domains that were attached there name it; "" if there are none. Users of a
+    domain called ``domains.X`` look like foreign domains in X: the domain then has to be given.
+    """
+    if recorded := domain_in(lake):
+        if given not in ("", recorded):
+            raise ConfigurationError(f"--lake: {lake} is the lake of {recorded}, not of {given}")
+        return recorded
     table = named("sessions")
     target = LakeTable(lake, table)
     if not target.exists:
@@ -127,7 +169,7 @@ def keys_in(batch: pa.RecordBatch, lake: DomainLake) -> pa.Table:
     is_foreign = pc.ends_with(table["user"], ending) if lake.domain else pa.array([False] * len(table), pa.bool_())
     names = pc.utf8_slice_codeunits(table["user"], len(_SCHEME), -len(ending) if lake.domain else None)
     servers = pc.list_element(pc.split_pattern(pc.binary_join_element_wise(table["device"], "", "/"), "/"), 0)
-    own = lake.domain or lake.name
+    own = lake.home
     columns = {
         "domain": pc.if_else(is_foreign, names, own),
         "server": pc.if_else(is_foreign, servers, table["server"]),

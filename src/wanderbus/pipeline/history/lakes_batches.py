@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wanderbus.pipeline.history.answers import AnswerTooLarge
-from wanderbus.pipeline.history.domain_lakes import KEY_SOURCES, OFFSETS_A_LAKE, DomainLake, keys_in, repeated_offsets
+from wanderbus.pipeline.history.domain_lakes import KEY_SOURCES, DomainLake, keys_in, repeated_offsets
 from wanderbus.pipeline.history.event_files import RowGroups, Selection, rows_of
 from wanderbus.pipeline.history.local_batches import LAKE_BYTES_MAX, LakeBatches
+from wanderbus.pipeline.lake_offsets import OFFSETS_A_LAKE
 
 KEYS_BYTES_MAX: Final = 128 * 2**20
 """Bytes of the keys of all events that are in memory at once; Spark compares more."""

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def existing_tables(lake: Path) -> list[TableSpecification]:
-    """Return the tables that a lake has; ``StorageError`` if there is no lake."""
+def require_lake(lake: Path) -> None:
+    """Return if there is a lake; ``StorageError`` otherwise."""
     if not LakeTable(lake, RECORDS).exists:
         raise StorageError(f"{lake} has no lake yet; make it with 'wanderbus pipeline run'")
+
+
+def existing_tables(lake: Path) -> list[TableSpecification]:
+    """Return the tables that a lake has; ``StorageError`` if there is no lake."""
+    require_lake(lake)
     return [each for each in ALL_TABLES if LakeTable(lake, each).exists]
 
 

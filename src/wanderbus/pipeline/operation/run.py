@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.jobs import Ingestion, LakeCounts
+from wanderbus.pipeline.lake.lake_domain import store_domain
 from wanderbus.pipeline.lake.lake_parents import store_parents
 from wanderbus.pipeline.lake.log_identity import log_identity
 from wanderbus.pipeline.lake.logs import add_logs, logs_in
@@ -85,6 +86,7 @@ class PipelineRun:
             runs = [
                 LogRun(job, log, *name) for job, log, name in zip(self._jobs, self._logs, self._names(), strict=True)
             ]
+            store_domain(self._lake, self._logs)
             if self._parents is not None:
                 store_parents(self._lake, self._parents)
             lineage = LineageRun(self._lake, "run", logs=self._logs, copy=self._lineage_copy)

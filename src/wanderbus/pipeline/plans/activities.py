@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -13,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.errors import StorageError
+from wanderbus.pipeline.history.domain_lakes import DomainLake, domain_lakes, passing_users
+from wanderbus.pipeline.history.lakes_events import counting, repeated_rows
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.source.partial_records import DeliveryRecord
 from wanderbus.pipeline.workers import settle
@@ -37,19 +40,48 @@ class ActivityPeriod(NamedTuple):
 EVER: Final = ActivityPeriod()
 
 
-def lake_activities(spark: SparkSession, lake: Path, period: ActivityPeriod = EVER) -> dict[str, Activity]:
-    """Return the activity by subject in a lake; ``StorageError`` if there is none."""
-    records = period.of_rows(table(spark, lake, "records")).where("kind = 'published'")
+def lake_activities(
+    spark: SparkSession, lake: Path | Sequence[DomainLake], period: ActivityPeriod = EVER
+) -> dict[str, Activity]:
+    """Return the activity by subject in a lake, or in several: an event counts once, in the record that counts there.
+
+    Notifications of several lakes are those of users, not those on the way to another one of these domains.
+    ``StorageError`` if there is no lake.
+    """
+    lakes = domain_lakes([lake]) if isinstance(lake, Path) else lake
+    repeated = None
+    if len(lakes) > 1:
+        repeated = repeated_rows([table(spark, each.path, "events") for each in lakes], lakes).persist()
+    counts = [_counts_in(spark, each, lakes, period, repeated) for each in lakes]
+    found = _by_subject(reduce(DataFrame.unionByName, counts))
+    if repeated is not None:
+        repeated.unpersist()
+    return found
+
+
+def _counts_in(
+    spark: SparkSession,
+    lake: DomainLake,
+    lakes: Sequence[DomainLake],
+    period: ActivityPeriod,
+    repeated: DataFrame | None,
+) -> DataFrame:
+    """Return counts of the events and of the notifications in one of the ``lakes``, without ``repeated`` rows."""
+    records = period.of_rows(table(spark, lake.path, "records")).where("kind = 'published'")
+    if repeated is not None:
+        records = counting(records, repeated, lake)
     events = records.groupBy("subject").agg(
         F.count("*").alias("events"),
         F.lit(0).alias("notifications"),
         F.sum(F.octet_length("record")).alias("log_bytes"),
     )
-    notified = period.of_rows(table(spark, lake, "notifications"))
-    notifications = notified.groupBy("subject").agg(
-        F.lit(0).alias("events"), F.count("*").alias("notifications"), F.lit(0).alias("log_bytes")
+    notified = period.of_rows(table(spark, lake.path, "notifications"))
+    notifications = (
+        notified.where(~F.col("user").isin(passing_users(lake, lakes)))
+        .groupBy("subject")
+        .agg(F.lit(0).alias("events"), F.count("*").alias("notifications"), F.lit(0).alias("log_bytes"))
     )
-    return _by_subject(events.unionByName(notifications))
+    return events.unionByName(notifications)
 
 
 def log_activities(records: DataFrame, period: ActivityPeriod = EVER) -> dict[str, Activity]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.history import changes_in, versions_of
+from wanderbus.pipeline.history.domain_lakes import DomainLake, domain_lakes, passing_users
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.workers import settle
@@ -28,9 +30,21 @@ _INTERESTS: Final = pa.schema(
 )
 
 
-def lake_subscriptions(spark: SparkSession, lake: Path) -> DataFrame:
-    """Return the live subscriptions of a lake; ``StorageError`` if there is none."""
-    return table(spark, lake, "subscriptions").where("is_live").select(*_COLUMNS)
+def lake_subscriptions(spark: SparkSession, lake: Path | Sequence[DomainLake]) -> DataFrame:
+    """Return the live subscriptions of a lake, or of several; ``StorageError`` if there is none.
+
+    Those of several lakes are the ones of users: not those by which one of these domains gets events of another one.
+    """
+    lakes = domain_lakes([lake]) if isinstance(lake, Path) else lake
+    live = [
+        table(spark, each.path, "subscriptions")
+        .where(F.col("is_live") & ~F.col("owner").isin(passing_users(each, lakes)))
+        .select("owner", "id", *_COLUMNS)
+        for each in lakes
+    ]
+    every = reduce(DataFrame.unionByName, live)
+    # A session that has moved may be live in the lake of its former domain too, which is behind.
+    return (every.dropDuplicates(["owner", "id"]) if len(lakes) > 1 else every).select(*_COLUMNS)
 
 
 def log_records(spark: SparkSession, log: Path) -> DataFrame:

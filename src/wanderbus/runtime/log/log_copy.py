@@ -14,10 +14,10 @@ from typing import BinaryIO, Final, NamedTuple
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.files.fresh_directory import FreshDirectory
 from wanderbus.runtime.net.descriptors import allow_files
-from wanderbus.runtime.segment_files import LOG_NAME, durable_end, segment_paths, unreadable
+from wanderbus.runtime.segment_files import LOG_DOMAIN, LOG_NAME, durable_end, segment_paths, unreadable
 from wanderbus.segments import HEADER, HIGH_WATER, Frame, frames, pack_mark, record_checksum, segment_name
 
-BESIDE: Final = (LOG_NAME,)
+BESIDE: Final = (LOG_NAME, LOG_DOMAIN)
 """Names of the files beside the segments that belong to a copy, in addition to the mark."""
 
 _ATTEMPTS: Final = 100
