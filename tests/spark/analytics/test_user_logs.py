@@ -19,10 +19,10 @@ from tests.spark.domain_logs import fill
 from wanderbus.broker.sessions.handover_messages import MoveSession
 from wanderbus.pipeline.analytics import GoldTables, analyse, lake_tables, user_logs
 from wanderbus.pipeline.analytics.handovers import Handover
-from wanderbus.pipeline.analytics.user_fold import Fate, Taking
+from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking
 from wanderbus.pipeline.analytics.user_logs import UserLogs
 from wanderbus.pipeline.history import versions_of
-from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG, base_below, base_of
+from wanderbus.pipeline.lake_offsets import OFFSETS_A_LAKE, OFFSETS_A_LOG, base_below, base_of
 from wanderbus.records import AnyRecord, GroupMoved, GroupPrepared, decode_record
 
 DEVICES = ("phone", "laptop")
@@ -196,6 +196,26 @@ def test_t08_an_import_without_its_fence_holds_a_bounded_number_of_entries(monke
     found = [each for entry in entries for each in logs.step(entry)]
     taken = [each.match.number for each in found if isinstance(each, Taking)]
     assert taken == list(range(3, 21)), "what came after the handover is counted without the end of the log"
+
+
+def test_t08_m01_a_session_waits_for_its_fence_in_another_domain_that_names_the_server_otherwise() -> None:
+    """The clock of beta is behind, and knows the only server of alpha by the name of its gateway."""
+    beta, move = OFFSETS_A_LAKE, {"session": "s", "first": 99}
+    entries = [
+        FoldEntry("s", 0, 0, "started", value="alpha/wb1"),
+        FoldEntry("s", beta, 0, "started", value="beta/wb2"),
+        FoldEntry("s", 1, 1, "attached", first=1, device="d"),
+        FoldEntry("s", 2, 2, "notified", subject="Price", first=2, last=1, subscriptions=["wb1-7-1"]),
+        FoldEntry(offset=beta + 1, at_us=3, kind="session_awaited", value="alpha/gate", **move),
+        FoldEntry(offset=beta + 2, at_us=4, kind="session_imported", **move),
+        FoldEntry("s", beta + 3, 5, "acknowledged", last=1, device="d"),
+        FoldEntry(offset=3, at_us=6, kind="session_fenced", value="beta/gate", **move),
+    ]
+    logs = UserLogs(("alpha/wb1", "beta/wb2"))
+    found = [each for entry in entries for each in logs.step(entry)] + list(logs.close())
+    assert [each.outcome for each in found if isinstance(each, Fate)] == ["delivered"]
+    (handover,) = [each for each in found if isinstance(each, Handover)]
+    assert (handover.source, handover.target, handover.notifications) == ("alpha/wb1", "beta/wb2", 1)
 
 
 def moved_group(server: str, at_us: int) -> list[AnyRecord]:

@@ -15,6 +15,7 @@ from tests.spark.lake.killed_steps import Killed, KilledSteps, Step
 from tests.spark.operation.conftest import records
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake import Ingestion, compact, reconcile
+from wanderbus.pipeline.lake.lake_domain import domain_in
 from wanderbus.pipeline.lineage import runs
 from wanderbus.pipeline.operation.lake_lock import is_locked, lake_lock
 from wanderbus.pipeline.operation.log_run import PipelineFailed
@@ -22,6 +23,7 @@ from wanderbus.pipeline.operation.query_progress import RunProgress
 from wanderbus.pipeline.operation.run import PipelineRun
 from wanderbus.pipeline.operation.status import lake_status
 from wanderbus.pipeline.tables import named
+from wanderbus.runtime.segment_files import LOG_DOMAIN
 
 WriteLog = Callable[..., Path]
 pytestmark = pytest.mark.spark
@@ -31,6 +33,7 @@ def test_a_run_stops_between_batches_and_the_next_one_continues(
     spark: SparkSession, write_log: WriteLog, tmp_path: Path
 ) -> None:
     log, lake = write_log(records(), per_segment=4, durable=6), tmp_path / "lake"
+    (log / LOG_DOMAIN).write_text("a.example")
     seen: list[RunProgress] = []
     first = PipelineRun(spark, log, lake, every_s=0.1, rows_per_batch=3, on_progress=seen.append)
 
@@ -45,6 +48,7 @@ def test_a_run_stops_between_batches_and_the_next_one_continues(
     assert counts["records"].rows == 6
     assert [(each.offset, each.records) for each in seen] == [(3, 3), (6, 3)]
     assert not is_locked(lake)
+    assert domain_in(lake) == "a.example"
     write_log(records(), per_segment=4)
     second = PipelineRun(spark, log, lake).run()
     assert (second["records"].rows, second["events"].rows) == (2, 2)

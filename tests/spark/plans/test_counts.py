@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.published import published
 from wanderbus.event import Event
+from wanderbus.pipeline.history.domain_lakes import DomainLake
 from wanderbus.pipeline.lake.jobs import ingest
+from wanderbus.pipeline.lake.logs import LakeLogs
+from wanderbus.pipeline.lake_offsets import OFFSETS_A_LAKE
 from wanderbus.pipeline.plans import (
     ActivityPeriod,
     interests,
@@ -106,3 +110,23 @@ def test_interests_are_those_of_the_live_subscriptions_subject_by_subject(spark:
     assert expected["*"].subscriptions == 2
     assert interests(lake_subscriptions(spark, served.lake)) == expected
     assert interests(log_subscriptions(log_records(spark, served.log))) == expected
+
+
+def test_a_subscription_that_is_live_in_two_lakes_counts_once_and_that_of_a_domain_not_at_all(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session has moved from alpha to beta, and the lake of alpha is behind."""
+    bob, dora = ("sip:bob@alpha", "s1-7-4"), ("sip:dora@beta", "s1-7-4")
+    rows = {"alpha": [bob, ("sip:beta@domains.alpha", "s1-7-2")], "beta": [bob, dora]}
+
+    def subscriptions(_: SparkSession, lake: Path, name: str) -> DataFrame:
+        assert name == "subscriptions"
+        made = [(*each, "Price", "", "eci", True) for each in rows[lake.name]]
+        columns = "owner string, id string, subject string, expression string, language string, is_live boolean"
+        return spark.createDataFrame(made, columns)
+
+    # The package has a function of the name of the module.
+    monkeypatch.setattr(import_module("wanderbus.pipeline.plans.interests"), "table", subscriptions)
+    logs = LakeLogs(Path("lake"), ("s1-7",))
+    lakes = [DomainLake(Path(name), name, name, place * OFFSETS_A_LAKE, logs) for place, name in enumerate(rows)]
+    assert lake_subscriptions(spark, lakes).count() == 2

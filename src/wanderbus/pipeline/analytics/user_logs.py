@@ -21,11 +21,12 @@ HELD_MAX: Final = 100_000
 class UserLogs:
     """The folds of one user, one for each log.
 
-    :param servers: the servers whose logs these are
+    :param servers: the servers whose logs these are; those of several domains after their domains
     """
 
     def __init__(self, servers: Collection[str] = ()) -> None:
         self._servers = servers
+        self._domains = {_domain_of(each) for each in servers} - {""}
         self._moves = SessionMoves[MovedSession]()
         self._folds: dict[int, UserFold] = {}
         self._held: dict[int, deque[FoldEntry]] = {}
@@ -72,8 +73,10 @@ class UserLogs:
         if entry.kind != "session_imported":
             return False
         key = entry.session or "", entry.first or 0
-        source = self._moves.handover(key).source
-        is_known = source in self._servers and source != self._fold(base).server
+        source, server = self._moves.handover(key).source or "", self._fold(base).server or ""
+        # Another domain knows a server that is alone by the name of its gateway, and not by that in its log.
+        is_of_other = _domain_of(source) in self._domains - {_domain_of(server)}
+        is_known = is_of_other or (source in self._servers and source != server)
         return is_known and key not in self._given_up and not self._moves.has_left(key)
 
     def _go_on(self) -> Iterator[Fate | Taking]:
@@ -95,3 +98,8 @@ class UserLogs:
         for held in self._held.values():
             self._given_up.add((held[0].session or "", held[0].first or 0))
         yield from self._go_on()
+
+
+def _domain_of(server: str) -> str:
+    """Return the domain before the name of a server; "" if there is none."""
+    return server.rpartition("/")[0]
