@@ -85,7 +85,9 @@ def taken(user: str, second: float, number: int) -> Record:
 
 def price(domain: str, number: int, second: float, notified: Sequence[tuple[str, str, int]], of: int = 0) -> Published:
     """Return the record of an event that s1 of a domain accepted, or got from alpha, where it has the number ``of``."""
-    own = {"user": ALPHA, "device": "s1/Price", "epoch": 7, "number": of} if of else {"user": f"sip:desk@{domain}"}
+    own: dict[str, Any] = (
+        {"user": ALPHA, "device": "s1/Price", "epoch": 7, "number": of} if of else {"user": f"sip:desk@{domain}"}
+    )
     event = Event("Price", {"Value": of or number}, published_us=at(second - 0.25))
     made = published(event, id=EventId("s1", 7, number), at_us=at(second), **{"number": number, **own})
     every = tuple(Notified(user, "default", count, (identifier,)) for user, identifier, count in notified)
@@ -134,7 +136,7 @@ def of_beta() -> list[Record]:
     """Return the log of s1 of beta: its event 7 is its own, and two of alpha come to it."""
     moved = wanted("s1-7-6", BOB)
     export = msgspec.msgpack.encode({"subscriptions": [{"subscription": moved}]})
-    own = {"user": BOB, "session": "default", "owner_epoch": OWNER_EPOCH}
+    own: dict[str, Any] = {"user": BOB, "session": "default", "owner_epoch": OWNER_EPOCH}
     return [
         Started(at_us=at(0), server="s1", incarnation=7),
         attached(ALPHA),
@@ -233,7 +235,7 @@ def test_m01_t10_a_plan_over_two_domains_has_each_event_once(wanderbus: Run, lak
 
 
 @pytest.mark.spark
-def test_what_cannot_be_had_over_several_lakes_is_refused_in_one_line(
+def test_questions_to_one_lake_are_refused_for_several_in_one_line(
     wanderbus: Run, lakes: list[Path], tmp_path: Path
 ) -> None:
     alpha, beta = lakes

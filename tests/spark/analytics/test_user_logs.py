@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -200,7 +201,8 @@ def test_t08_an_import_without_its_fence_holds_a_bounded_number_of_entries(monke
 
 def test_t08_m01_a_session_waits_for_its_fence_in_another_domain_that_names_the_server_otherwise() -> None:
     """The clock of beta is behind, and knows the only server of alpha by the name of its gateway."""
-    beta, move = OFFSETS_A_LAKE, {"session": "s", "first": 99}
+    beta = OFFSETS_A_LAKE
+    move: dict[str, Any] = {"session": "s", "first": 99}
     entries = [
         FoldEntry("s", 0, 0, "started", value="alpha/wb1"),
         FoldEntry("s", beta, 0, "started", value="beta/wb2"),

@@ -88,9 +88,7 @@ def plan(
 
     Example: wanderbus plan --lake lake --event-domain mydomain/domain.toml --out plan.json
     """
-    if event_domain is not None and len(lake or ()) > 1:
-        raise ConfigurationError("--event-domain: a domain has the load of its own lake; give that lake alone")
-    domain = None if event_domain is None else read_domain(event_domain)
+    domain = None if event_domain is None else _domain_of_one_lake(event_domain, lake or ())
     leading = () if domain is None else domain.settings.servers_with("resolution")
     if (count := servers or len(leading)) == 0:
         raise ConfigurationError("--servers: give the number of servers, or --event-domain FILE")
@@ -109,6 +107,13 @@ def plan(
         print_lines(encode_plan(made).decode())
     else:
         _show(made, interests, is_change=now is not None or domain is not None)
+
+
+def _domain_of_one_lake(file: Path, lakes: Sequence[Path]) -> EventDomain:
+    """Return the domain in a file; ``ConfigurationError`` if there are several lakes, those of other domains too."""
+    if len(lakes) > 1:
+        raise ConfigurationError("--event-domain: a domain has the load of its own lake; give that lake alone")
+    return read_domain(file)
 
 
 def read_plan(path: Path) -> Plan:

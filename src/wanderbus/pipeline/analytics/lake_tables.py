@@ -100,7 +100,7 @@ class LakeTables(NamedTuple):
     homes: tuple[str, ...] = ()
     """Names of the domains of several lakes, in the order of their bases; none for one lake."""
     shared: tuple[DataFrame, ...] = ()
-    """What several of these tables are made of, and the memory has."""
+    """Rows in memory that several of these tables are made of."""
 
     def keep(self, rows: DataFrame) -> DataFrame:
         """Return rows that several tables need, so that they are computed once.
@@ -141,11 +141,7 @@ def lake_tables(
         found["events"], seen, shared = every.where(f"{PLACE} = 1"), every, (every,)
         accepted = every.selectExpr("offset", "first_published_us as published_us", "accepted_us as at_us")
     within = {name: period.before_end(rows) for name, rows in found.items()}
-    writers = {
-        (each.base >> NUMBER_SHIFT) + number: _named(server_of(identity), each, lakes)
-        for each in lakes
-        for number, identity in enumerate(each.logs.identities)
-    }
+    writers = _writers(lakes)
     return LakeTables(
         **within,
         subscriptions=_versions(versions, period),
@@ -178,9 +174,13 @@ def _part(
     return rows.withColumns({each: F.col(each) + lake.base for each in _OFFSETS if each in rows.columns})
 
 
-def _named(server: str, lake: DomainLake, lakes: Sequence[DomainLake]) -> str:
-    """Return the name of a server, in several lakes after its domain: servers of two domains may have one name."""
-    return server if len(lakes) == 1 else f"{lake.home}/{server}"
+def _writers(lakes: Sequence[DomainLake]) -> dict[int, str]:
+    """Return the server of each log, in several lakes after its domain: servers of two domains may have one name."""
+    return {
+        (each.base >> NUMBER_SHIFT) + number: (f"{each.home}/" if len(lakes) > 1 else "") + server_of(identity)
+        for each in lakes
+        for number, identity in enumerate(each.logs.identities)
+    }
 
 
 def _versions(versions: DataFrame, period: Period) -> DataFrame:
