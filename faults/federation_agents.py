@@ -1,8 +1,8 @@
 """``python -m faults.federation_agents``: the agents of one domain, which publish and receive, and keep a journal.
 
-Input: ``go`` lets the events count that are published from now on, ``burst`` publishes some at once, ``stop`` ends
-publishing; the end of the input ends the process. Before ``go`` few events are published, until those of all domains
-come.
+Input: ``go`` lets the events count that are published from now on, ``burst`` publishes some at once, ``hold``
+lets few events follow until ``resume``, ``stop`` ends publishing; the end of the input ends the process. Before ``go``
+few events are published, until those of all domains come.
 Output: ``ready`` once all have subscribed, then ``ACKNOWLEDGED UNANSWERED TAKEN SEEN``, twice a second. ``SEEN`` is the
 number of streams of which something came, for each subscription.
 """
@@ -46,6 +46,9 @@ UNANSWERED_MAX: Final = 200
 
 EARLY_PER_S: Final = 40.0
 """Events a second before they count."""
+
+HELD_PER_S: Final = 2.0
+"""Events a second while the servers catch up: something is always on its way."""
 
 BURST_EVENTS: Final = 30
 REPORT_S: Final = 0.5
@@ -189,6 +192,10 @@ class _Party(Party):
             self._rate_per_s = self._domain.rate_per_s
         elif line == "burst":
             self._begin_publishes(BURST_EVENTS)
+        elif line == "hold":
+            self._rate_per_s = HELD_PER_S
+        elif line == "resume":
+            self._rate_per_s = self._domain.rate_per_s
         else:
             self.stop.set()
 

@@ -11,6 +11,9 @@ has accepted comes in that order everywhere, and no event is published in anothe
 behind it follows as fast as the servers are. ``caught_up_s`` is the longest time until all has come that was published
 during a cut, which depends on how long that was.
 
+Publishers have a window of unanswered events, and few events follow while too much is due that has not come. So with
+a high ``--rate``, ``--events`` are published as fast as the servers are, and queues stay short however long this takes.
+
 As root, domains are network namespaces with a router between them. Otherwise they are loopback addresses, and nothing
 is cut.
 """
@@ -29,6 +32,7 @@ from typing import Any, Final
 
 import msgspec
 
+from faults.agents import INTERESTS
 from faults.agents_run import AgentsRun, conclude, play
 from faults.federation_journal import DomainRole, PublisherRole, ReaderRole, Wanted, entries
 from faults.federation_servers import DOMAINS, SERVERS, FederatedServers
@@ -62,7 +66,15 @@ CUT_SHARE_MAX: Final = 0.15
 TURN_S: Final = 4.0
 """Time after which a gateway that is back has its turn."""
 
-PAUSE_S: Final = (1.0, 3.0)
+PAUSE_S_MAX: Final = 3.0
+PAUSE_SHARE_MIN: Final = 1 / 3
+"""Shortest pause between two faults, as a share of the longest one."""
+
+AHEAD_MAX: Final = 60_000
+"""Notifications that are due and have not come, from which on few events follow: queues stay short however long the
+run is. Fewer wait for the end of a cut, unless thousands of events are published a second."""
+
+LOOK_AHEAD_EACH_S: Final = 0.5
 SEEN_S_MAX: Final = 60.0
 HEALED_S_MAX: Final = 5.0
 DRAIN_S_MAX: Final = 900.0
@@ -83,16 +95,20 @@ class Run(AgentsRun):
         seed: int,
         *,
         events_max: int = 0,
+        pause_s_max: float = PAUSE_S_MAX,
         method: Method = "multicast",
     ) -> None:
         super().__init__(KILLS if network.mode == "loopback" else (*KILLS, *CUTS), COUNTS, rate_per_s, seed)
         self._network = network
         self._events_max = events_max
+        self._pause_s = (PAUSE_SHARE_MIN * pause_s_max, pause_s_max)
         self._subjects = tuple(f"Type{number}" for number in range(SUBJECTS))
         users = {domain: [f"{kind}{each}" for kind in "pr" for each in _numbers(place)] for place, domain in _placed()}
         burst = functools.partial(self._tell, "burst")
         self.servers = FederatedServers(directory, network, self._subjects, users, burst=burst, method=method)
         self.roles = [self._role(directory, place, domain) for place, domain in _placed()]
+        self._due_each = sum(map(_share, (want for role in self.roles for each in role.readers for want in each.wants)))
+        """Notifications that are due for an event, in the mean."""
         self._use(self.servers, {role.name: self._process(role) for role in self.roles})
 
     def _role(self, directory: Path, place: int, domain: str) -> DomainRole:
@@ -127,7 +143,23 @@ class Run(AgentsRun):
 
     async def _publish(self, seconds: float, group: asyncio.TaskGroup) -> None:
         await self._until_seen()
-        await self._disturb(seconds)
+        pacing = group.create_task(self._pace())
+        try:
+            await self._disturb(seconds)
+        finally:
+            pacing.cancel()
+
+    async def _pace(self) -> None:
+        """Let few events follow while agents are too far ahead of what comes."""
+        is_held = False
+        while True:
+            await asyncio.sleep(LOOK_AHEAD_EACH_S)
+            if self._is_ahead() is not is_held:
+                is_held = not is_held
+                self._tell("hold" if is_held else "resume")
+
+    def _is_ahead(self) -> bool:
+        return self._due_each * self.counts[0] - self.counts[2] > AHEAD_MAX
 
     async def _until_seen(self) -> None:
         """Wait until each subscription has got something of each publisher of its subject: all domains are linked."""
@@ -150,7 +182,7 @@ class Run(AgentsRun):
                 waiting = waiting or self._random.sample(list(self.faults), len(self.faults))
                 await self._fault(name := waiting.pop(), seconds)
                 self.faults[name] += 1
-                await self._interrupted_before(time.monotonic() + self._random.uniform(*PAUSE_S))
+                await self._interrupted_before(time.monotonic() + self._random.uniform(*self._pause_s))
         finally:
             self._tell("stop")
             self.published_s = time.monotonic() - began
@@ -237,6 +269,12 @@ def _placed() -> list[tuple[int, str]]:
     return list(enumerate(DOMAINS))
 
 
+def _share(want: Wanted) -> float:
+    """Return the share of all events that a subscription matches: its subject's, and of these one in so many."""
+    numbers = range(1_000, 1_100)
+    return sum(map(INTERESTS[want.interest].matches, numbers)) / len(numbers) / SUBJECTS
+
+
 def _numbers(place: int) -> range:
     """Return the numbers of the publishers, and those of the readers, of a domain: one of each at each server."""
     return range(place * len(SERVERS), (place + 1) * len(SERVERS))
@@ -251,7 +289,12 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=120.0, help="duration of publishing (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=300.0, help="events per second (default: %(default)s)")
-    parser.add_argument("--events", type=int, default=0, metavar="N", help="publish no longer than until N events")
+    parser.add_argument(
+        "--events", type=int, default=0, metavar="N", help="publish N events, however many --seconds that takes"
+    )
+    parser.add_argument(
+        "--pause-s", type=float, default=PAUSE_S_MAX, help="longest pause between two faults (default: %(default)s)"
+    )
     parser.add_argument(
         "--method", choices=METHODS, default="multicast", help="method of every second type (default: %(default)s)"
     )
@@ -277,9 +320,10 @@ def main(arguments: list[str] | None = None) -> int:
     network, why = open_domains(options.network, len(DOMAINS), len(SERVERS))
     print(why, flush=True)
     try:
-        more_options = {"events_max": options.events, "method": options.method}
+        more_options = {"events_max": options.events, "pause_s_max": options.pause_s, "method": options.method}
         run = Run(directory, network, options.rate, seed, **more_options)
-        asyncio.run(play(run, "federationkill", min(options.seconds, options.limit_s)))
+        seconds = options.limit_s if options.events else min(options.seconds, options.limit_s)
+        asyncio.run(play(run, "federationkill", seconds))
         results = run.results() | {"wall_s": round(time.monotonic() - began, 1)}
     finally:
         network.close()

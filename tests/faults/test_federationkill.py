@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from faults import federationkill
+from faults.federation_agents import HELD_PER_S, _Party, _Publisher
 from faults.federation_servers import DOMAINS, SERVERS, FederatedServers
 from faults.federationkill import CUTS, KILLS, Run
 from harness.domain_network import LoopbackDomains, NamespaceDomains, open_domains
@@ -109,7 +110,7 @@ def test_each_kind_of_fault_has_its_turn(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(FederatedServers, "kill", kill)
     monkeypatch.setattr(FederatedServers, "cut", cut)
-    monkeypatch.setattr(federationkill, "PAUSE_S", (0.0, 0.0))
+    made._pause_s = (0.0, 0.0)
     monkeypatch.setattr(federationkill, "TURN_S", 0.0)
     monkeypatch.setattr(federationkill, "CUT_S", (0.0, 0.01))
     asyncio.run(made._disturb(0.0))
@@ -124,6 +125,70 @@ def test_a_run_ends_with_enough_events_though_not_all_faults_were_there(tmp_path
     assert not made._is_over(1.0, 10.0)
     made.counts = [100, 0, 0, 0]
     assert made._is_over(1.0, 10.0)
+
+
+def test_publishers_wait_while_too_much_is_due_that_has_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, orders = run(tmp_path), list[str]()
+    # Each of six readers has two whole subjects of six, half of one and a quarter of one.
+    assert made._due_each == pytest.approx(2.75)
+    ahead = int(federationkill.AHEAD_MAX / made._due_each) + 1
+    steps = iter([(0, 0), (ahead - 2, 0), (ahead, 0), (ahead, 0), (ahead, 10), (2 * ahead, ahead)])
+    seen = list[tuple[str, ...]]()
+
+    async def step(seconds: float) -> None:
+        seen.append(tuple(orders))
+        if (counts := next(steps, None)) is None:
+            raise asyncio.CancelledError
+        made.counts = [counts[0], 0, counts[1], 0]
+
+    monkeypatch.setattr(made, "_tell", orders.append)
+    monkeypatch.setattr(asyncio, "sleep", step)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(made._pace())
+    assert seen == [(), (), (), ("hold",), ("hold",), ("hold", "resume"), ("hold", "resume", "hold")]
+
+
+def test_agents_publish_few_events_while_they_are_held_and_bursts_none_the_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = list[int]()
+
+    async def publish(self: _Publisher, subject: int) -> None:
+        published.append(subject)
+
+    monkeypatch.setattr(_Publisher, "publish", publish)
+
+    async def rates() -> list[float]:
+        party, found = _Party(run(tmp_path).roles[0]), list[float]()
+        for order in ("go", "hold", "burst", "resume"):
+            party.order(order)
+            await asyncio.sleep(0)
+            found.append(party._rate_per_s)
+        return found
+
+    assert asyncio.run(rates()) == [100 / 3, HELD_PER_S, HELD_PER_S, 100 / 3]
+    assert len(published) == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [([], 120), (["--events", "9"], 900), (["--events", "9", "--limit-s", "5"], 5), (["--limit-s", "5"], 5)],
+)
+def test_the_duration_of_a_run_of_so_many_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], seconds: float
+) -> None:
+    played = list[tuple[float, tuple[float, float]]]()
+
+    async def play(self: Run, seconds: float) -> None:
+        played.append((seconds, self._pause_s))
+
+    monkeypatch.setattr(Run, "play", play)
+    monkeypatch.setattr(Run, "results", lambda self: {**FIGURES, "healed_s": 1.0, "too_little": []})
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(tmp_path))
+    assert federationkill.main(["--network", "loopback", "--pause-s", "30", *options]) == 0
+    assert played == [(seconds, (10.0, 30.0))]
 
 
 def test_a_run_that_proves_nothing_says_why(tmp_path: Path) -> None:
@@ -156,4 +221,4 @@ def test_the_status_is_that_of_the_verdict(
 
 def test_the_defaults_are_those_of_the_goals() -> None:
     options: argparse.Namespace = federationkill._parsed([])
-    assert (options.seconds, options.rate, options.events) == (120.0, 300.0, 0)
+    assert (options.seconds, options.rate, options.events, options.pause_s) == (120.0, 300.0, 0, 3.0)
