@@ -31,10 +31,10 @@ REAL_TESTS: Final[Mapping[Change, str]] = {
     Change.CHANNEL_MOVED: f"{_NAT}/test_matrix_rows.py::test_a_moved_channel",
     Change.DOMAIN_CHANGED: f"{_FAR}::test_l01_a_client_moves_its_session_to_another_domain_while_events_flow",
     Change.DOMAIN_AND_BOTH_ENDS: f"{_FAR}::test_u09_both_ends_have_new_addresses_while_a_session_leaves_its_domain",
-    Change.DOMAIN_AND_PORT: "",
-    Change.DOMAIN_AND_NAT: "",
+    Change.DOMAIN_AND_PORT: f"{_NAT}/test_domain_rows.py::test_another_domain_and_port",
+    Change.DOMAIN_AND_NAT: f"{_NAT}/test_domain_rows.py::test_another_domain_and_nat",
 }
-"""Tests of the rows with real processes in network namespaces, those of two domains with real sockets; "" for none."""
+"""Tests of the rows with real processes in network namespaces; of two domains without NAT, with real sockets alone."""
 
 
 def table(failed: Container[Cell]) -> str:
@@ -67,7 +67,5 @@ def _result(cell: Cell, has_failed: bool) -> str:
 
 
 def _link(test: str) -> str:
-    if not test:
-        return "-"
     file, _, name = test.partition("::")
     return f"[{name}](../{file})"

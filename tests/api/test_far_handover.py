@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+import wanderbus
 from tests.api.far_domains import TwoDomains
 from tests.api.world import SUBJECT, filters_settled, nothing_more, numbers, run, service
-from wanderbus.errors import WanderbusError
+from wanderbus.errors import ConfigurationError, WanderbusError
 
 pytestmark = pytest.mark.integration
 
@@ -78,6 +79,13 @@ def test_u09_both_ends_have_new_addresses_while_a_session_leaves_its_domain(tmp_
             assert domains.owners("sip:carol@a.example") == [0]
 
     run(story())
+
+
+def test_l01_an_agent_without_tls_does_not_send_its_session_where_it_cannot_follow() -> None:
+    agent = wanderbus.connect("sip:carol@a.example", password="secret", server="127.0.0.1", transport="udp")
+    for domain in ("b.example", "b.example/s1"):
+        with pytest.raises(ConfigurationError, match="TLS only"):
+            run(agent.handover(domain))
 
 
 def test_l01_an_operator_moves_a_session_to_another_domain(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from wanderbus import protocol
 from wanderbus.client.agent_sockets import AgentSockets
 from wanderbus.client.disconnection_hooks import DisconnectionHooks
-from wanderbus.client.error_mapping import connect_error, not_reached, removal_shown
+from wanderbus.client.error_mapping import check_follows, connect_error, not_reached, removal_shown
 from wanderbus.client.machine.messages import (
     AgentStatusChanged,
     Connect,
@@ -435,7 +435,11 @@ class Agent:
         self._end.rebind(local_address)
 
     async def handover(self, server: str) -> None:
-        """Move this agent's session to another ``server``, and return once it is connected there; see Operator.move."""
+        """Move this agent's session to another ``server``, and return once it is connected there; see Operator.move.
+
+        :raises ConfigurationError: it is in another domain, where this agent could not follow: its SIP is not over TLS
+        """
+        check_follows(server, self._end.properties)
         await self.operator.move(self.uri, self._end.properties.session, server)
 
     def changes(self) -> Reports[StatusChange]:

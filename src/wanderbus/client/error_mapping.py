@@ -8,6 +8,7 @@ from wanderbus import protocol
 from wanderbus.client.machine.messages import AgentProperties, ConnectRefused, PublishSettled, ServerUnreachable
 from wanderbus.errors import (
     AuthenticationError,
+    ConfigurationError,
     FilterError,
     LimitExceeded,
     NoResponse,
@@ -70,6 +71,14 @@ def removal_shown(reason: str) -> str:
     """Return why this device had been removed from its session, and what follows."""
     why = _REMOVALS.get(reason, f"it gave way to another device of the user, because broker.{reason} was reached")
     return f"this device had been removed from its session: {why}; what waited for it may be gone"
+
+
+def check_follows(server: str, properties: AgentProperties) -> None:
+    """Raise :class:`ConfigurationError` if the agent could not follow its session: to another domain, without TLS."""
+    if {".", "/"} & set(server) and properties.transport != "TLS":
+        raise ConfigurationError(
+            f"{server} is in another domain, whose keys are accepted over TLS only; connect with transport='tls'"
+        )
 
 
 def not_reached(properties: AgentProperties, waited_s: float, trouble: ServerUnreachable) -> NoResponse:

@@ -148,9 +148,10 @@ class Stage:
         assert received_s is not None, f"no event came within {sides.HEAL_S_MAX:g} s"
         return received_s - moment_s
 
-    def hand_over(self, server: str) -> None:
-        """Let the subscriber's session go to another server."""
+    def hand_over(self, server: str, meanwhile: Callable[[], Any] = lambda: None) -> None:
+        """Let the subscriber's session go to another server or domain; something else happens at the same time."""
         self._subscriber.send(server)
+        meanwhile()
         assert self._subscriber.receive() == "done"
 
     def check(self, published: int) -> None:
