@@ -128,7 +128,7 @@ def read_the_own_log_to_its_end(patch: Patch) -> None:
         (replace_leaders_without_a_gap, " has no gap ", (16, 32)),
         (join_at_once, " has missed ", (104,)),
         (wait_for_no_engine, " after a later event of ", (55, 72)),
-        (greet_behind_events, " know different leaders", (16, 44)),
+        (greet_behind_events, " know different leaders", (32, 16)),
         (read_before_it_counts, " lacks ", (7, 3)),
         (read_the_own_log_to_its_end, " lacks ", (7,)),
     ],
