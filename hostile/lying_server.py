@@ -62,8 +62,8 @@ class LyingHandovers(SessionHandovers):
     claimed: frozenset[str] = frozenset()
     """Honest users whose sessions it says it has."""
 
-    def __init__(self, others: Iterable[str], access: Any, state: BrokerState, *more: Any) -> None:
-        super().__init__(others, access, state, *more)
+    def __init__(self, others: Iterable[str], access: Any, state: BrokerState, *more: Any, **named: Any) -> None:
+        super().__init__(others, access, state, *more, **named)
         self._own_state = state
         self._random = Random(7)
         self._open: dict[int, str] = {}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
 
 from hostile.lies import GHOST, Honest, Lies
+from hostile.lying_server import LyingHandovers
 from tests.broker.desk import ALICE
 from tests.peers.handover_town import KEY, Town
 from wanderbus.broker.state.exported_session import export_session
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.peers.handover.messages import HANDOVER_PREFIX, MoveReady
+from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.messages import ServerMessageReceived
 from wanderbus.records import Cut
 
@@ -75,3 +80,15 @@ def test_a_session_that_the_liar_owned_is_taken_unless_it_contradicts_itself(tow
     assert made
     assert any("contradicts itself" in each.reason for each in north.closed)
     assert all(each.waiting == 2 for each in made)
+
+
+def test_a_lying_server_takes_what_an_access_server_gives_its_moves() -> None:
+    """``./do hostile`` replaces the class in another process, where no type checker sees the call."""
+    state = BrokerState("east", 100)
+    given: dict[str, Any] = {
+        name: parameter.default
+        for name, parameter in signature(SessionHandovers).parameters.items()
+        if parameter.kind is Parameter.KEYWORD_ONLY
+    }
+    assert "serves" in given
+    assert LyingHandovers(("south",), ("south",), state, "example.org", **given).rows() == {}
