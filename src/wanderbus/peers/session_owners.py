@@ -152,9 +152,6 @@ class _Question:
 
     def __init__(self, wanted: OwnerWanted, unanswered: set[str], next_owner: tuple[int, str]) -> None:
         self.wanted = wanted
-        self.call = wanted.call
-        self.user = wanted.user
-        self.session = wanted.session
         self.former = wanted.former
         self.unanswered = unanswered
         self.other: tuple[str, ...] = ()
@@ -340,9 +337,9 @@ class SessionOwners:
             question.former = ""  # it has not the session
         has_left = "/" in answer.next_owner
         is_late = has_left and answer.owner_epoch <= question.next_owner[0]
-        if contacts and (answer.is_exact or not question.session) and not is_late:
-            self._close(question.call)
-            self._redirect(question.call, contacts, now)
+        if contacts and (answer.is_exact or not question.wanted.session) and not is_late:
+            self._close(question.wanted.call)
+            self._redirect(question.wanted.call, contacts, now)
             return
         if takes_at:
             question.takers[server] = takes_at
@@ -385,7 +382,7 @@ class SessionOwners:
         if is_open and owner in self._links.servers:
             question.unanswered.add(owner)
             question.asked_again = question.next_owner
-            self._outputs.append(SetTimer(("again", self._requests[question.call]), now + LOOK_S))
+            self._outputs.append(SetTimer(("again", self._requests[question.wanted.call]), now + LOOK_S))
         else:
             self._decide(question, now, is_certain=self._links.servers.issuperset(self._others))
 
@@ -394,21 +391,21 @@ class SessionOwners:
 
         While this server drains, it begins elsewhere.
         """
-        self._close(question.call)
+        self._close(question.wanted.call)
         _, owner = question.next_owner
         if "/" in owner:
             self._send_away(question.wanted, owner, now)
             return
         drains = self._sessions.is_draining
-        taker = server_for(question.user, question.takers) if drains else None
-        if question.other and (drains or not self.owns(question.user)):
-            self._redirect(question.call, question.other, now)
+        taker = server_for(question.wanted.user, question.takers) if drains else None
+        if question.other and (drains or not self.owns(question.wanted.user)):
+            self._redirect(question.wanted.call, question.other, now)
         elif taker is not None:
-            self._redirect(question.call, question.takers[taker], now)
+            self._redirect(question.wanted.call, question.takers[taker], now)
         else:
-            unowned = question.user if is_certain else ""
-            served = CallServed(question.call, unowned, question.session if unowned else "")
-            self._serve(served, question.user, question.session, question.former, now)
+            unowned = question.wanted.user if is_certain else ""
+            served = CallServed(question.wanted.call, unowned, question.wanted.session if unowned else "")
+            self._serve(served, question.wanted.user, question.wanted.session, question.former, now)
 
     def _serve(self, served: CallServed, user: str, session: str, former: str, now: float) -> None:
         """Serve a call here, or postpone it while the server ``former``, which has the session, may come back."""
@@ -437,7 +434,7 @@ class SessionOwners:
         self._redirected[call] = now + RETURN_S
 
     def _ask(self, server: str, request: int, question: _Question) -> None:
-        self._send(server, OwnerAsked(request, question.user, question.session))
+        self._send(server, OwnerAsked(request, question.wanted.user, question.wanted.session))
 
     def _send(self, server: str, message: Message) -> None:
         self._links.send(server, encode(message), self._outputs.append)
