@@ -7,12 +7,12 @@ from functools import reduce
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.history.domain_lakes import (
     DomainLake,
-    domain_lakes,
+    lakes_of,
     passing_users,
     require_server_of_one_lake,
 )
@@ -121,7 +121,7 @@ def lake_tables(
     Sessions of the servers of a domain at each other are left out: their events are those of the users, on the way.
     So are those of the domains of several lakes. Raises ``StorageError`` if there is no such lake or server.
     """
-    lakes = domain_lakes([Path(lake)]) if isinstance(lake, Path | str) else tuple(lake)
+    lakes = lakes_of(Path(lake) if isinstance(lake, str) else lake)
     require_server_of_one_lake(lakes, server)
     is_small = sum(LakeTable(each.path, named(name)).size() for each in lakes for name in _NAMES) <= SMALL_BYTES
     if is_small:
@@ -165,8 +165,7 @@ def _part(
     if name == "events":
         rows = keyed(rows.select(*_OF_EVENTS), lake)
     elif "record" not in rows.columns:
-        user = "owner" if "owner" in rows.columns else "user"
-        rows = rows.where(~F.col(user).isin(passing_users(lake, lakes)))
+        rows = rows.where(~_user(rows).isin(passing_users(lake, lakes)))
     if name == "sessions":
         other = F.col("other_server")
         of_domain = F.concat(F.lit(f"{lake.home}/"), other)
@@ -200,12 +199,15 @@ def _of_users(rows: DataFrame, lake: DomainLake, lakes: Sequence[DomainLake], se
     if server is not None:
         base = lake.logs.base_of_server(server)
         rows = rows.where((F.col(offset) >= base) & (F.col(offset) < base + OFFSETS_A_LOG))
-    user = "owner" if "owner" in rows.columns else "user"
     identities = [identity for each in lakes if each.home == lake.home for identity in each.logs.identities]
     if len(identities) == 1 or "record" in rows.columns:
         return rows
     servers = "|".join(rf"\Q{server_of(each)}\E" for each in identities)
-    return rows.where(~F.col(user).rlike(rf"^sip:({servers})@servers\."))
+    return rows.where(~_user(rows).rlike(rf"^sip:({servers})@servers\."))
+
+
+def _user(rows: DataFrame) -> Column:
+    return F.col("owner" if "owner" in rows.columns else "user")
 
 
 def _kept(rows: DataFrame, *, is_small: bool) -> DataFrame:

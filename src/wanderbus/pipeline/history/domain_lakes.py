@@ -94,6 +94,11 @@ def domain_lakes(given: Sequence[Path]) -> tuple[DomainLake, ...]:
     )
 
 
+def lakes_of(given: Path | Sequence[DomainLake]) -> tuple[DomainLake, ...]:
+    """Return lakes that are given by the directory of one, or as such; ``StorageError`` if there is none."""
+    return domain_lakes([given]) if isinstance(given, Path) else tuple(given)
+
+
 def require_server_of_one_lake(lakes: Sequence[DomainLake], server: str | None) -> None:
     """Return unless a server of several lakes is meant; ``ConfigurationError`` otherwise."""
     if server is not None and len(lakes) > 1:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.errors import StorageError
-from wanderbus.pipeline.history.domain_lakes import DomainLake, domain_lakes, passing_users
+from wanderbus.pipeline.history.domain_lakes import DomainLake, lakes_of, passing_users
 from wanderbus.pipeline.history.lakes_events import counting, repeated_rows
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.source.partial_records import DeliveryRecord
@@ -48,7 +48,7 @@ def lake_activities(
     Notifications of several lakes are those of users, not those on the way to another one of these domains.
     ``StorageError`` if there is no lake.
     """
-    lakes = domain_lakes([lake]) if isinstance(lake, Path) else lake
+    lakes = lakes_of(lake)
     repeated = None
     if len(lakes) > 1:
         repeated = repeated_rows([table(spark, each.path, "events") for each in lakes], lakes).persist()

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.history import changes_in, versions_of
-from wanderbus.pipeline.history.domain_lakes import DomainLake, domain_lakes, passing_users
+from wanderbus.pipeline.history.domain_lakes import DomainLake, lakes_of, passing_users
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.workers import settle
@@ -35,7 +35,7 @@ def lake_subscriptions(spark: SparkSession, lake: Path | Sequence[DomainLake]) -
 
     Those of several lakes are the ones of users: not those by which one of these domains gets events of another one.
     """
-    lakes = domain_lakes([lake]) if isinstance(lake, Path) else lake
+    lakes = lakes_of(lake)
     live = [
         table(spark, each.path, "subscriptions")
         .where(F.col("is_live") & ~F.col("owner").isin(passing_users(each, lakes)))
