@@ -392,6 +392,18 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     pid: int
 
 
+class MetricInfo(msgspec.Struct, frozen=True):
+    """A metric of the server now: its name in docs/metrics.md, its labels' values there, and its value.
+
+    Counters count from the start of the server. A histogram has ``durations`` instead of a ``value``.
+    """
+
+    metric: str
+    labels: tuple[str, ...] = ()
+    value: float = 0.0
+    durations: DurationsInfo | None = None
+
+
 class MovedGroup(msgspec.Struct, frozen=True):
     """A channel group that the ``server`` leads now, under ``epoch``."""
 

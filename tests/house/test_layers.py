@@ -23,6 +23,7 @@ VOCABULARY = {
     "limits",
     "literals",
     "machine",
+    "metrics",
     "completion",
     "operator_rows",
     "parameters",

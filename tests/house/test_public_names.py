@@ -99,6 +99,7 @@ MEMBERS = {
             "kick",
             "limits",
             "loads",
+            "metrics",
             "move",
             "move_group",
             "peek",

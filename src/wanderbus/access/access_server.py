@@ -16,7 +16,7 @@ packets of unknown connections with a reset, and renews its sessions by re-INVIT
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +25,7 @@ from wanderbus.access.baseline import ECI_SOCKET, Baseline
 from wanderbus.access.device_signalling import DeviceSignalling
 from wanderbus.access.federation_parts import FEDERATION, FOREIGN_LINKS, FOREIGN_SOCKET, FederationParts
 from wanderbus.access.federation_traffic import FederationTraffic
+from wanderbus.access.link_metrics import link_samples
 from wanderbus.access.link_traffic import LinkTraffic, consumed_units
 from wanderbus.access.lone_handovers import LoneHandovers
 from wanderbus.access.messages import DevicesRestored
@@ -58,6 +59,7 @@ from wanderbus.machine import (
     StreamReceived,
     TimerFired,
 )
+from wanderbus.metrics import Sample, counted, fields_of
 from wanderbus.mobility import messages as sip
 from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.properties import Properties
@@ -294,6 +296,14 @@ class AccessServer:
             "forged": udp.forged + tcp.forged,
             "eci": 0 if self._baseline is None else self._baseline.dropped,
         }
+
+    def metrics(self) -> Iterator[Sample]:
+        """Yield the samples of this machine (SPEC U-08)."""
+        yield from self.broker.metrics.samples()
+        yield from fields_of("rudp_total", self._transports.udp.endpoint.counters)
+        yield from fields_of("tcp_total", self._transports.tcp.endpoint.counters)
+        yield from counted("channels_refused_total", self.refused)
+        yield from link_samples(self.server_rows(), self.federation_rows())
 
     def server_rows(self) -> tuple[Mapping[str, Any], ...]:
         """Return a row for each other server of the domain, as :class:`~wanderbus.operator_rows.ServerInfo`."""

@@ -45,7 +45,7 @@ PURGED_MAX: Final = 1_000
 
 _number = attrgetter("number")
 
-OF_SERVER: Final = ("limits", "bounds", "servers", "server", "domains")
+OF_SERVER: Final = ("limits", "bounds", "servers", "server", "domains", "metrics")
 """Listings of the whole server; the broker alone cannot answer them."""
 
 _OF_BROKER: Final = {
@@ -478,7 +478,8 @@ def _session_place(after: str | None) -> tuple[str, int | None]:
 
 def _key(row: Row) -> str:
     """Return the sort key of rows about the whole server."""
-    return f"{row.get('limit', '')} {row.get('party', '')}{row.get('server', '')}"
+    labels = " ".join(row.get("labels", ()))
+    return f"{row.get('limit', '')} {row.get('party', '')}{row.get('server', '')}{row.get('metric', '')} {labels}"
 
 
 def _check_count(name: str, count: int) -> None:

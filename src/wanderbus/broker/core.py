@@ -56,6 +56,7 @@ from wanderbus.broker.messages import (
     OffsetFound,
     ServerAnswered,
 )
+from wanderbus.broker.metrics import BrokerMetrics
 from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.decisions import Conditions
@@ -132,6 +133,7 @@ class Broker:
         self._make_interest()
         self._make_subscriptions(kernel)
         self._make_delivery(kernel)
+        self.metrics = BrokerMetrics(self._basics, self._phases, self.engine)
 
     def _make_interest(self) -> None:
         """Make the parts about what is wanted here and at other servers."""
@@ -407,6 +409,7 @@ class Broker:
 
     def _on_server_started(self, reason: str) -> None:
         state = self.state
+        state.begin_totals()
         started = start_record(state, self._engine_events.subjects, self._settled.channels)
         self._journal.write(started, urgent=True)
         self._peers.start()

@@ -26,6 +26,7 @@ from wanderbus.operator_rows import (
     ImportedSession,
     KickedDevice,
     LimitInfo,
+    MetricInfo,
     MovedGroup,
     MovedSession,
     PhaseInfo,
@@ -62,6 +63,7 @@ Row = TypeVar(
     GroupInfo,
     GroupLoadInfo,
     ProcessInfo,
+    MetricInfo,
 )
 
 
@@ -137,6 +139,10 @@ class Operator:
         if len(rows) != 1:
             raise RemoteProtocolError(f"the broker answered with {len(rows)} processes instead of one", None)
         return rows[0]
+
+    def metrics(self) -> AsyncIterator[MetricInfo]:
+        """Yield the metrics of the server, not older than a second; requires the role of operator."""
+        return self._inspect(MetricInfo, "metrics", None)
 
     def filtering(self) -> AsyncIterator[PhaseInfo]:
         """Yield the counts of each phase of filtering; requires the role of operator."""

@@ -163,11 +163,12 @@ Listed = Literal[
     "loads",
     "server",
     "domains",
+    "metrics",
 ]
-"""Kinds of listing: three of sessions, and eleven of the whole server: the limited parties, the bounds, the matching
+"""Kinds of listing: three of sessions, and twelve of the whole server: the limited parties, the bounds, the matching
 engine, the other servers of the domain, the counts of filtering, what other servers want of decentralised channels,
 what devices advertise, the channel groups that have moved or are about to, the events of each group, the server's own
-process, and the foreign domains."""
+process, the foreign domains, and the metrics."""
 
 
 class Inspect(AgentMessage, frozen=True, tag=10):

@@ -7,7 +7,7 @@ import logging
 import os
 import ssl
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -49,6 +49,7 @@ from wanderbus.event_text import escaped
 from wanderbus.federation.messages import FindGateways, ForeignEventsLost, ForeignTrouble, GatewaysFound
 from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.matching import SCANNED_MAX
+from wanderbus.metrics import Sample, row_of
 from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
@@ -446,11 +447,17 @@ class BrokerRole(StatefulRole):
         for remote in self._remotes:
             remote.close()
 
+    def metrics(self) -> Iterable[Sample]:
+        """Return the samples of the access server, and of its start."""
+        return (*self.machine.metrics(), Sample("start_time_seconds", self._started_us / 1e6))
+
     def _listing(self, what: Listed) -> tuple[Mapping[str, Any], ...]:
         if what == "servers":
             return self.machine.server_rows()
         if what == "domains":
             return self.machine.federation_rows()
+        if what == "metrics":
+            return tuple(map(row_of, self._offer.metrics()))
         if what == "server":
             return (self._process(),)
         return self._bounds if what == "bounds" else self._offer.refusals.rows(self._bounds)

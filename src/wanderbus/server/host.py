@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from wanderbus.broker.messages import Append, Appended, DiskFreed, DiskFull, Ker
 from wanderbus.errors import WanderbusError
 from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel
+from wanderbus.metrics import Sample
 from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.runtime.files.disk import SYSTEM, make_directory
 from wanderbus.runtime.files.file_modes import check_own_directory, warn_if_open
@@ -29,6 +30,7 @@ from wanderbus.runtime.log.retention_policy import Keep
 from wanderbus.runtime.net.descriptors import allow_files
 from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.net.sip_trace import SipRecorder
+from wanderbus.runtime.process_metrics import ProcessMetrics
 from wanderbus.server.kernel import loaded_kernel
 from wanderbus.server.ports import Bound, SIPPort, bind
 from wanderbus.server.role import HostOffer, Role, StatefulRole
@@ -81,6 +83,7 @@ class Host:
         self.storage: Storage | None = None
         """Log and state; None before the start, and if no role keeps a state."""
         self._broken: asyncio.Future[None] | None = None
+        self._metrics = ProcessMetrics(self._samples, self._refusals)
 
     async def start(self) -> None:
         """Return when every role serves; after an error everything is closed, and a new data directory is removed.
@@ -181,9 +184,18 @@ class Host:
         return HostOffer(
             feed=running.feed,
             refusals=self._refusals,
+            metrics=self._metrics.samples,
             directory=None if self._directory is None else self._directory.path,
             files=None if self.storage is None else self.storage.files,
         )
+
+    def _samples(self) -> Iterator[Sample]:
+        """Yield the samples of every role, and of log and disk."""
+        for each in self._running:
+            if each.driver is not None:
+                yield from each.role.metrics()
+        if self.storage is not None:
+            yield from self.storage.metrics()
 
     def _start_role(self, running: _RunningRole) -> None:
         """Bind the sockets of a role, and make its machine, which has to know the addresses."""

@@ -19,7 +19,7 @@ from wanderbus.runtime.files.disk import SYSTEM, Disk, is_full, replace_file
 from wanderbus.runtime.files.state_generations import StateGenerations
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.log_segments import log_segments
-from wanderbus.runtime.log.retention_policy import Hold, Keep, removable
+from wanderbus.runtime.log.retention_policy import Hold, Keep, Segment, removable
 from wanderbus.runtime.log_place import LogReplaced, checked_place
 from wanderbus.runtime.log_readers import LogReader, load_reader, reader_files
 
@@ -33,6 +33,10 @@ POLICY_FILE: Final = "retention.json"
 
 REMOVED_AT_ONCE: Final = 16
 """Largest number of segments that one pass removes: saves of the state wait meanwhile."""
+
+
+READERS_SHOWN_MAX: Final = 64
+"""Registered readers whose distance to the end the metrics show."""
 
 
 class NeededRecords(NamedTuple):
@@ -73,6 +77,10 @@ class LogRetention:
         self._history = _UNKNOWN
         self._durable_history: NeededRecords | None = None
         """Latest value of it that is durable, so that no crash can undo it."""
+        self.log_bytes = 0
+        """Size of the log at the last pass."""
+        self.reader_offsets: Mapping[str, int] = {}
+        """First record that each registered reader still needed then, but those that have expired."""
         self.fault: Exception | None = None
         """Error after which nothing more is removed."""
 
@@ -86,8 +94,10 @@ class LogRetention:
         try:
             holds = self._history_holds(history)
             self._publish(LogPolicy(self._keep, holds))
+            segments = log_segments(self._log.directory, self._log.durable_offset)
+            self._note(segments, now_us)
             if not self._keep.everything:
-                self._run(now_us, holds)
+                self._run(segments, now_us, holds)
         except (OSError, StorageError, apsw.Error) as error:
             if not is_full(error):
                 self.fault = error
@@ -112,8 +122,14 @@ class LogRetention:
         known = [history, self._durable_history or _UNKNOWN]
         return [Hold(name, offset) for each in known for name, offset in each.needed.items()]
 
-    def _run(self, now_us: int, history: Sequence[Hold]) -> None:
-        segments = log_segments(self._log.directory, self._log.durable_offset)
+    def _note(self, segments: Sequence[Segment], now_us: int) -> None:
+        """Note the size of the log, and how far its readers are, for the metrics."""
+        self.log_bytes = sum(each.bytes for each in segments)
+        readers = filter(None, map(load_reader, reader_files(self._log.directory)))
+        present = [each for each in readers if not each.is_expired(now_us)]
+        self.reader_offsets = {each.name: each.offset for each in present[:READERS_SHOWN_MAX]}
+
+    def _run(self, segments: Sequence[Segment], now_us: int, history: Sequence[Hold]) -> None:
         readers = [*history, *self._reader_holds(now_us)]
         if not removable(segments, [*readers, Hold(STATE, self._store.offset)], self._keep, now_us):
             return

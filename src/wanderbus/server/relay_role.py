@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any, Final
 
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, Machine, Output, shown
+from wanderbus.metrics import Sample, counted
 from wanderbus.relay import NG_SOCKET, ClosePort, OpenPort, PortOpened, PortRefused, Relay, RelayLimits, Side
 from wanderbus.relay.statistics import of_relay
 from wanderbus.runtime.net.driver import open_udp
@@ -100,6 +101,13 @@ class RelayRole(Role):
         for opened in self._open.values():
             opened.close()
         self._open.clear()
+
+    def metrics(self) -> Iterable[Sample]:
+        """Return the samples of the relay."""
+        figures = self.figures()
+        yield Sample("relay_calls", len(self.machine.calls))
+        yield from counted("relay_commands_total", figures["counters"])
+        yield from counted("relay_streams_total", figures["streams"])
 
     def figures(self) -> dict[str, Any]:
         """Return the current and the cumulative figures of the relay."""

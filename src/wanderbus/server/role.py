@@ -7,7 +7,7 @@ understands. The host (:mod:`wanderbus.server.host`) runs the roles of one proce
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -15,6 +15,7 @@ import msgspec
 
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Input, Machine, Output
+from wanderbus.metrics import Sample
 from wanderbus.runtime.files.server_files import LoggedState, ServerFiles
 from wanderbus.runtime.limit_log import Refusals
 from wanderbus.runtime.net.certificate import OwnCertificate, own_certificate
@@ -28,6 +29,8 @@ class HostOffer(msgspec.Struct, frozen=True, kw_only=True):
     """Passes an input to the role's machine, in this turn of the loop."""
     refusals: Refusals
     """Table of the refusals of this process; the host notes those that machines report."""
+    metrics: Callable[[], Sequence[Sample]]
+    """Returns the samples of all roles of the process, not older than a second."""
     directory: Path | None = None
     """The data directory, which exists; None if the process has none."""
     files: ServerFiles | None = None
@@ -82,6 +85,10 @@ class Role(Protocol):
     def report(self, output: Output) -> None:
         """Perform an output of the machine that is neither a socket's, nor a timer's, nor the host's."""
         return
+
+    def metrics(self) -> Iterable[Sample]:
+        """Return the samples of this role; called at most once a second, after the machine is made."""
+        return ()
 
     def close(self) -> None:
         """Release everything that the role opened; its machine is not called again, its sockets are closed."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import logging
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from wanderbus.config import ProxySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, Machine, Output, shown
+from wanderbus.metrics import Sample, counted
 from wanderbus.parameters.signalling import LoginLimits
 from wanderbus.relay import NG_SOCKET
 from wanderbus.relay.ng_client import RelayDriver
@@ -186,6 +187,13 @@ class SIPRole(Role):
         assert self.machine is not None
         assert self._registrations is not None
         return self._registrations.restore_into(self.machine, without=self._lodger())
+
+    def metrics(self) -> Iterable[Sample]:
+        """Return the samples of registrar and proxy."""
+        assert self.machine is not None
+        yield Sample("sip_users", len(self.machine.location))
+        yield Sample("sip_transactions", self.machine.transaction_count)
+        yield from counted("sip_dropped_total", self.machine.drops)
 
     def report(self, output: Output) -> None:
         """Store registrations, look up domains, and log failures of others."""

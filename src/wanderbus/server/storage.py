@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from wanderbus.errors import StorageError
+from wanderbus.metrics import Sample
 from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.server_files import LoggedState, ServerFiles
 from wanderbus.runtime.log.committer import Committer, LogEntry
@@ -95,6 +98,16 @@ class Storage:
         for other in self._states:
             if other is not state:
                 other.offset = state.offset
+
+    def metrics(self) -> Iterator[Sample]:
+        """Yield the samples of the log as of the last pass of retention, and of the disk now."""
+        end = self.files.log.durable_offset
+        yield Sample("log_end", end)
+        yield Sample("log_bytes", self._retention.log_bytes)
+        for reader, offset in self._retention.reader_offsets.items():
+            yield Sample("log_reader_lag", max(0, end - offset), (reader,))
+        with suppress(OSError):
+            yield Sample("disk_free_bytes", shutil.disk_usage(self.files.directory).free)
 
     async def until_first(self) -> None:
         """Return when a first record of this run is durable; at once if no role wrote one when it began.

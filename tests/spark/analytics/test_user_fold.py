@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from harness.user_entries import entries_of
 from tests.spark.analytics.random_records import USERS, RandomLog
 from wanderbus import records
-from wanderbus.broker.state.durations import Durations
 from wanderbus.broker.state.rows import SessionRow
+from wanderbus.metrics import Durations
 from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Match, Taking, UserFold
 
 

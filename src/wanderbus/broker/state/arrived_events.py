@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wanderbus import records
-from wanderbus.broker.state.drops import displacing, drop_each, lose
+from wanderbus.broker.state.drops import count_restricted, displacing, drop_each, lose
 from wanderbus.broker.state.rows import EventRow, LeaderRow, OwedGap
 from wanderbus.event import EventId
 
@@ -23,7 +23,7 @@ def apply_arrived(state: BrokerState, offset: int, record: records.Arrived) -> N
     if delivery.steps:
         state.patterns.take(offset, arrival.id, record)
     if delivery.restricted:
-        state.count_restricted(delivery.restricted)
+        count_restricted(state, delivery.restricted)
     for notified, leaving, reason in displacing(delivery):
         # A session that was moved here may have brought the same event along.
         event = state.events.add_past(EventRow(arrival.id, record.at_us, bytes(arrival.event)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wanderbus import records
-from wanderbus.broker.state.durations import count_absence
 from wanderbus.broker.state.rows import DeviceRow, device_key, session_key
+from wanderbus.broker.state.session_counts import count_absence
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState

@@ -102,7 +102,7 @@ def drop(
         dropped, released = queue.drop(identity, first, last, reason)
         if dropped:
             count += dropped
-            count_dropped(session, reason, dropped)
+            count_dropped(state, session, reason, dropped)
             state.settle(session, dropped, released)
     return count
 
@@ -141,12 +141,12 @@ def exchange(
     if leaving == newest.number:
         if not queue.pass_over(subscriptions, leaving, reason):
             return False
-        count_dropped(session, reason, len(subscriptions))
+        count_dropped(state, session, reason, len(subscriptions))
         state.events.release(newest.event)
         return True
     if (entry := queue.displace(subscriptions, leaving, reason, newest)) is None:
         return False
-    count_dropped(session, reason, len(subscriptions))
+    count_dropped(state, session, reason, len(subscriptions))
     more = len(newest.event.data)
     if entry.waiting:  # it still waits for other subscriptions
         session.waiting += 1
@@ -163,10 +163,21 @@ def exchange(
     return True
 
 
-def count_dropped(session: SessionRow, reason: str, matches: int) -> None:
+def count_dropped(state: BrokerState, session: SessionRow, reason: str, matches: int) -> None:
     """Count matches as dropped for ``reason``, if there are any."""
     if matches:
-        session.dropped[reason] = session.dropped.get(reason, 0) + matches
+        for dropped in (session.dropped, state.totals.dropped):
+            dropped[reason] = dropped.get(reason, 0) + matches
+
+
+def count_restricted(state: BrokerState, restricted: Iterable[tuple[str, int]]) -> None:
+    """Count notifications that restrictions of these subscriptions blocked."""
+    for identity, _ in restricted:
+        if (row := state.known(identity)) is not None:
+            session = state.ensure_session(row.subscription.owner, row.subscription.session)
+            session.restricted += 1
+            state.totals.restricted += 1
+            state.sessions.put(session.key, session)
 
 
 def _displace(
@@ -175,6 +186,6 @@ def _displace(
     """Drop a subscription's first notification ``number``, if :meth:`SessionQueue.displace` can."""
     if (entry := queue.displace((subscription,), number, reason)) is None:
         return False
-    count_dropped(session, reason, 1)
+    count_dropped(state, session, reason, 1)
     state.settle(session, 1, () if entry.waiting else (entry,))
     return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from wanderbus import records
-from wanderbus.broker.state.drops import drop_each
+from wanderbus.broker.state.drops import count_restricted, drop_each
 from wanderbus.broker.state.rows import EventRow, SubscriptionLife, SubscriptionRow
 from wanderbus.subscription import Subscription
 
@@ -47,7 +47,7 @@ def apply_matched(state: BrokerState, record: records.Matched) -> None:
 def apply_events(state: BrokerState, events: Iterable[records.MatchedEvent]) -> None:
     """Add the notifications of these events to the queues."""
     for each in events:
-        state.count_restricted(each.restricted)
+        count_restricted(state, each.restricted)
         for notified in each.notified:
             event = state.events.add_past(EventRow(each.id, each.at_us, bytes(each.event)))
             state.enqueue(notified, event)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from wanderbus import records
-from wanderbus.broker.state.durations import count_absence
 from wanderbus.broker.state.rows import (
     DeviceRow,
     FormerLease,
@@ -20,6 +19,7 @@ from wanderbus.broker.state.rows import (
     publisher_key,
     publisher_keys,
 )
+from wanderbus.broker.state.session_counts import count_absence
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState

@@ -6,7 +6,7 @@ lost without harm are not urgent: a notify-ack is repeated, a status is detected
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from wanderbus.broker.fair_queue import BYTES_A_UNIT
@@ -41,6 +41,8 @@ class Journal:
         self._is_waiting = False
         """True if records were handed over without a request to sync them."""
         self._is_hurried = False
+        self.written = Counter[type[AnyRecord]]()
+        """Number of records that were written since the start, by their type."""
         self.tally = Tally()
         """Counts of refusals and drops by the broker's bounds; reported without waiting for the disk."""
 
@@ -65,6 +67,7 @@ class Journal:
     def _queue(self, offset: int, record: AnyRecord, *, urgent: bool) -> int:
         state = self._state
         encoded = encode_record(record)
+        self.written[type(record)] += 1
         self._entries.append((offset, record.at_us, encoded))
         if urgent:
             if self._barrier <= self._durable:

@@ -82,6 +82,7 @@ def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
                 end = read_below_of(record.log, record)
                 row.read_below = (records.Cut(end, EventId(end.origin, 0, 0)),)
         session.restricted += restricted
+        state.totals.restricted += restricted
         state.subscriptions.put(identity, row)
     state.sessions.put(session.key, session)
     for notified, each in zip(record.notified, record.events, strict=True):

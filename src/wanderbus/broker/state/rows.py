@@ -7,10 +7,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from wanderbus.broker.state.durations import Durations
 from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.epochs import Epochs, Leadership, epoch_of, has_position, in_common, with_epoch
 from wanderbus.event import EventId, Position
+from wanderbus.metrics import Durations
 from wanderbus.patterns import Seen
 from wanderbus.protocol import OPERATIONS
 from wanderbus.records import Cut, Notified

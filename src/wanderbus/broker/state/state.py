@@ -19,8 +19,7 @@ from wanderbus.broker.state.arrived_events import apply_arrivals_lost, apply_arr
 from wanderbus.broker.state.decentralised_state import DecentralisedState
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
 from wanderbus.broker.state.device_changes import begin_behind, change_device, forget_redelivered, leave_session
-from wanderbus.broker.state.drops import count_dropped, displacing, drop, drop_each, exchange
-from wanderbus.broker.state.durations import count_takings
+from wanderbus.broker.state.drops import count_dropped, count_restricted, displacing, drop, drop_each, exchange
 from wanderbus.broker.state.engine_events import (
     abandon_lives,
     accepted,
@@ -53,6 +52,7 @@ from wanderbus.broker.state.rows import (
     publisher_keys,
     session_key,
 )
+from wanderbus.broker.state.session_counts import Totals, count_takings
 from wanderbus.broker.state.session_moves import AwaitedTable, apply_move
 from wanderbus.broker.state.start import apply_events_lost, apply_met, apply_rolled_back, apply_started, readable_as
 from wanderbus.broker.state.tables import RowTable, Stored
@@ -113,6 +113,7 @@ class BrokerState:
         self.events = StoredEvents()
         self.queue = StoredQueues(self.events, self._settled, lambda key: self.left_for(key) is not None)
         self.queued_bytes = 0  # over all sessions
+        self.totals = Totals()
         self.wanting_room: set[str] = set()
         """Sessions whose queues are observed; not part of the stored state."""
         self._relieved: list[str] = []
@@ -161,6 +162,10 @@ class BrokerState:
             self.queued_bytes += session.queued_bytes
             self.queue.grow(session.key, is_growing=bool(session.source))
         self.offset = self._reported_offset = offset
+
+    def begin_totals(self) -> None:
+        """Count from here on: what was applied until now is the past of the log."""
+        self.totals = Totals()
 
     def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:
         """Return the rows changed since the last call, by table; they reflect every record below ``offset``."""
@@ -345,7 +350,7 @@ class BrokerState:
         if delivery.steps:
             self.patterns.take(offset, acceptance.id, record)
         if delivery.restricted:
-            self.count_restricted(delivery.restricted)
+            count_restricted(self, delivery.restricted)
         if delivery.notified:
             event = EventRow(acceptance.id, record.at_us, bytes(acceptance.event), len(delivery.notified))
             self.events.add(event)
@@ -353,14 +358,6 @@ class BrokerState:
                 self.enqueue(notified, event, 0, leaving, reason)
         if delivery.dropped:
             drop_each(self, delivery.dropped)
-
-    def count_restricted(self, restricted: Iterable[tuple[str, int]]) -> None:
-        """Count notifications that restrictions of these subscriptions blocked."""
-        for identity, _ in restricted:
-            if (row := self.known(identity)) is not None:
-                session = self.ensure_session(row.subscription.owner, row.subscription.session)
-                session.restricted += 1
-                self.sessions.put(session.key, session)
 
     def enqueue(
         self, notified: records.Notified, event: EventRow, history_us: int = 0, leaving: int = 0, reason: str = ""
@@ -375,6 +372,7 @@ class BrokerState:
             session.begin(self.epoch)
         session.next = number + 1
         session.generated += len(subscriptions)
+        self.totals.generated += len(subscriptions)
         rows, at_us = self.subscriptions, event.at_us
         for identity in subscriptions:
             # The matching engine also notifies one that has ended since, and in another order than the events came.
@@ -386,7 +384,7 @@ class BrokerState:
             table.put(identity, row)
         if notified.bound and (strays := session.strays(notified.bound)):
             subscriptions = tuple(each for each in subscriptions if each not in strays)
-            count_dropped(session, "device_left", len(strays))
+            count_dropped(self, session, "device_left", len(strays))
         key = session.key
         self.sessions.put(key, session)
         if not subscriptions:
@@ -418,7 +416,7 @@ class BrokerState:
                     if row.cursors is None:
                         row.cursors = {}
                     if record.number > row.cursors.get(record.device, 0):
-                        count_takings(session, row, queue.queues.get(identity), record)
+                        count_takings(self, session, row, queue.queues.get(identity), record)
                         row.cursors[record.device] = record.number
                     row.taken = max(row.taken, record.number)
                     self._trim(session, queue, row)
@@ -444,6 +442,7 @@ class BrokerState:
             if settled > row.settled:
                 row.settled = settled
             session.delivered += delivered
+            self.totals.delivered += delivered
             self.settle(session, delivered, released)
         if identity not in queue.queues and not session.source:
             row.cursors = None
@@ -453,7 +452,7 @@ class BrokerState:
         """Drop everything that waits for a subscription, without a gap, because no device would receive it."""
         if (queue := self.queue.get(session.key)) is not None:
             dropped, released = queue.take(row.subscription.id, session.next)
-            count_dropped(session, reason, dropped)
+            count_dropped(self, session, reason, dropped)
             self.settle(session, dropped, released)
             self.queue.tidy(session.key)
         row.settled, row.cursors = max(row.settled, session.here_through), None
