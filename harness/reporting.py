@@ -14,6 +14,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from wanderbus.evaluation.percentiles import percentile
+
+__all__ = [
+    "PROGRESS_EACH_S",
+    "Goal",
+    "MachineFacts",
+    "finish",
+    "goal",
+    "machine",
+    "median",
+    "percentile",
+    "progress",
+    "progress_shown",
+    "write_report",
+]
+
 MachineFacts = dict[str, object]
 Goal = dict[str, object]
 
@@ -86,13 +102,6 @@ async def progress_shown(words: Callable[[], str]) -> AsyncIterator[None]:
         yield
     finally:
         showing.cancel()
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the least value that ``share`` of all are at or below; not a number if there are none."""
-    if not values:
-        return math.nan
-    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]
 
 
 def median(values: Iterable[float]) -> float:

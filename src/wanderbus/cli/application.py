@@ -69,6 +69,7 @@ COMMANDS: Final = {
     "plan": KnownCommand("pipeline.plan", "plan", "Plan which server has which subjects."),
     "report": KnownCommand("pipeline.report", "report", "Write loss, latency, queues and moves to a page."),
     "sim": KnownCommand("sim", "sim", "Simulate users who move and lose the network."),
+    "bench": KnownCommand("bench.bench", "app", "Measure a server: rates, round trips, latencies and gaps."),
     "channel": KnownCommand("domain.channel", "app", "List and replay the events of an ordered channel."),
     "config": KnownCommand("config", "app", "Check files of settings, or print a sample one."),
     "domain": KnownCommand("domain.domain", "app", "Describe and run a domain of several servers."),
