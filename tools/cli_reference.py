@@ -29,6 +29,8 @@ Written by `./do fmt` from the `--help` of every command; a test compares the tw
 | 3 | a lake misses rows of records that its tables rejected, or a filter left events undecided |
 | 4 | the server has not answered within `--timeout` (`pub`, `sub`) |
 | 128 + N | ended by the signal N, as 130 by Ctrl-C |
+
+`wanderbus check` has the exit status of plugins of Nagios instead: 0 well, 1 warning, 2 critical, 3 unknown.
 """
 
 

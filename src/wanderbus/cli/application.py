@@ -24,6 +24,9 @@ NO_ANSWER: Final = 4
 _CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 """Base class of the errors for an unusable command line; Typer has a public name only for a subclass."""
 
+_MISUSE: Final = {"check": 3}
+"""Exit status of a wrong option where it is not 2: there it would mean that a server fails."""
+
 _JSON_IS_A_FILE: Final = ("sim", "eval")
 """Commands whose option ``--json`` names a file for the results; their errors stay text."""
 
@@ -51,6 +54,7 @@ COMMANDS: Final = {
         "operator.listings", "subscriptions", "List subscriptions, with what is queued for each."
     ),
     "queues": KnownCommand("operator.listings", "queues", "List the queue of each session."),
+    "check": KnownCommand("monitor.check", "check", "Tell whether a server or a domain is healthy."),
     "limits": KnownCommand("operator.limits", "limits", "List users and addresses that reached a limit."),
     "engine": KnownCommand("operator.engine", "engine", "Show the matching engine beside the server."),
     "filtering": KnownCommand("operator.filtering", "filtering", "Show how many events each phase has held back."),
@@ -170,7 +174,7 @@ def run(arguments: list[str] | None = None) -> int:
     except WanderbusError as error:
         return _failed(error, as_json=as_json)
     except _CommandLineError as error:
-        return _misused(error, as_json=as_json)
+        return _MISUSE.get(given[0], _misused(error, as_json=as_json))
     except typer.Abort:
         return 1
     except KeyboardInterrupt:

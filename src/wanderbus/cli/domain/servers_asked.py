@@ -47,12 +47,15 @@ class ServerAnswer(Generic[Row]):
         *,
         found: Row | None = None,
         error: str | None = None,
+        failure: WanderbusError | None = None,
         connection: ConnectionOptions | None = None,
     ) -> None:
         self.server = server
         self.address = address
         self.found = found
         self.error = error
+        self.failure = failure
+        """The error behind ``error``, if it is one of this package."""
         self.connection = connection
 
     def __str__(self) -> str:
@@ -195,8 +198,8 @@ async def _ask(
     except ConfigurationError:
         raise
     except Refused as error:
-        return ServerAnswer(server, address, error=f"it refuses: {error}")
+        return ServerAnswer(server, address, error=f"it refuses: {error}", failure=error)
     except WanderbusError as error:
-        return ServerAnswer(server, address, error=str(error))
+        return ServerAnswer(server, address, error=str(error), failure=error)
     except TimeoutError:
         return ServerAnswer(server, address, error=f"no answer within {timeout_s:g} s")

@@ -76,7 +76,7 @@ def leaders_by(several: Iterable[Sequence[GroupInfo]]) -> Mapping[int, Leader]:
 def is_whole(other: ServerInfo) -> bool:
     """Return whether a server has its links with another one, and both have confirmed what they want."""
     is_linked = other.is_linked is not False and other.is_linked_here and not other.trouble
-    return is_linked and _is_confirmed(other) and other.is_settled_here
+    return is_linked and is_confirmed(other) and other.is_settled_here
 
 
 def present_leaders(domain: EventDomain, several: Iterable[Sequence[GroupInfo]]) -> list[str]:
@@ -156,7 +156,7 @@ def _problems(answers: Answers) -> Iterator[str]:
         yield f"{_names(those)} cannot reach {server}: {escaped(those[0][1].trouble)}"
     for server, those in _grouped(pairs, lambda other: not other.is_settled_here).items():
         yield f"publishes to ordered channels of {_names(those)} wait until {server} has reported what it wants"
-    for server, those in _grouped(pairs, lambda other: not _is_confirmed(other)).items():
+    for server, those in _grouped(pairs, lambda other: not is_confirmed(other)).items():
         yield f"{server} has not confirmed the filters of {_names(those)}"
     forced = {(each.group, each.epoch): each.former for _, found in seen for each in found.groups if each.was_forced}
     for group, leader in sorted(leaders_by(found.groups for _, found in seen).items()):
@@ -207,7 +207,8 @@ def _names(pairs: Sequence[Pair]) -> str:
     return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _is_confirmed(other: ServerInfo) -> bool:
+def is_confirmed(other: ServerInfo) -> bool:
+    """Return whether a server has confirmed the filters of the one that was asked."""
     return other.is_settled or other.is_linked is None
 
 

@@ -51,7 +51,7 @@ def status(*, connection: ConnectionOptions, json: AsJson = False) -> None:
         print_json(row)
     if not json:
         print_lines("\n".join(shown(rows)))
-    if any(_lacks_link(row) for row in rows):
+    if any(lacks_link(row) for row in rows):
         raise typer.Exit(1)
 
 
@@ -70,7 +70,7 @@ def _problems(rows: Sequence[DomainInfo]) -> Iterator[str]:
     for awaited in {row.awaited for row in rows if row.awaited}:
         yield f"other domains are told nothing yet: the interest of {' and '.join(awaited)} is not known here"
     for row in rows:
-        if _lacks_link(row):
+        if lacks_link(row):
             reason = escaped(row.trouble) or "none of its gateways has answered yet"
             yield f"{escaped(row.domain)} has no link: {reason}"
         if row.is_linked and row.order.startswith("asked"):
@@ -81,5 +81,6 @@ def _problems(rows: Sequence[DomainInfo]) -> Iterator[str]:
             yield f"{escaped(row.domain)} has lost {row.lost} events before they were sent; its bounds are too low"
 
 
-def _lacks_link(row: DomainInfo) -> bool:
+def lacks_link(row: DomainInfo) -> bool:
+    """Return whether a gateway has no link to a foreign domain, and should have one."""
     return not row.is_linked and (row.is_in_turn or bool(row.trouble))

@@ -15,16 +15,20 @@ PLACES: Final = (Path("wanderbus-data"), Path("wanderbus-domain"))
 PLACES_SHOWN: Final = " or ".join(map(str, PLACES))
 
 
+class NoServerRuns(ConfigurationError):
+    """No server runs in the directory that was given."""
+
+
 def login_at(directory: Path, user: str | None, timeout_s: float) -> Login:
     """Return the login of ``user``, or of the operator, at the server in ``directory``, or the first of a domain there.
 
-    :raises ConfigurationError: no server runs there
+    :raises NoServerRuns: no server runs there
     :raises UnknownUser: the server has no such user
     :raises Refused: nobody is its operator
     """
     answer = _ask(directory, user, timeout_s)
     if answer is None:
-        raise ConfigurationError(
+        raise NoServerRuns(
             f"no server runs in {directory}; start it with 'wanderbus up --data-dir {directory}', or give the data "
             "directory of one that runs"
         )

@@ -1,0 +1,1 @@
+"""Watching a server from the shell: its health, and what it does at present."""
