@@ -12,6 +12,7 @@ requests for an id that is not open are ignored, since the connection may just h
 
 from __future__ import annotations
 
+from wanderbus.detection import DetectorFailed
 from wanderbus.machine import (
     Address,
     CancelTimer,
@@ -114,7 +115,9 @@ class ProbeAnswered(ConnectionReport, frozen=True):
 TransportInput = ConnectionRequest | DatagramReceived | StreamReceived | StreamClosed | TimerFired
 """Inputs of a transport."""
 
-TransportOutput = ConnectionReport | SendDatagram | SendOnStream | CloseStream | SetTimer | CancelTimer | Limited
+TransportOutput = (
+    ConnectionReport | SendDatagram | SendOnStream | CloseStream | SetTimer | CancelTimer | Limited | DetectorFailed
+)
 """Outputs of a transport."""
 
 Outputs = list[TransportOutput]

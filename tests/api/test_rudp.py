@@ -334,5 +334,5 @@ def test_f09_it_loads_nothing_of_sip_or_events() -> None:
     program = "import json, sys, wanderbus.api.rudp; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     ours = {name.split(".")[1] for name in json.loads(done.stdout) if name.startswith("wanderbus.")}
-    vocabulary = {"errors", "hosts", "limits", "machine", "parameters", "refusals", "tokens", "transport"}
+    vocabulary = {"detection", "errors", "hosts", "limits", "machine", "parameters", "refusals", "tokens", "transport"}
     assert ours <= {"api", "rudp", "runtime"} | vocabulary

@@ -25,6 +25,7 @@ VOCABULARY = {
     "machine",
     "metrics",
     "completion",
+    "detection",
     "operator_rows",
     "parameters",
     "records",

@@ -1,20 +1,23 @@
-"""Code of the operator that a file of settings names (SPEC H-10, G-24)."""
+"""Code of the operator that a file of settings names (SPEC H-10, G-24, G-26)."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 import wanderbus
 from wanderbus.broker.restrictions.restriction_kinds import Kind
-from wanderbus.errors import ConfigurationError
+from wanderbus.errors import Closed, ConfigurationError
 from wanderbus.subscription import Custom
 
 MODULE = """
 from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.broker.device_changes import Handling
+from wanderbus.api.detecting import Verdict
 
 seen = []
 
@@ -26,6 +29,15 @@ def latest(queue):
 
 class rules:
     even = Kind(lambda parameters, asked: asked.event["n"] % 2 == 0)
+
+asked = []
+
+class Probing:
+    def judge(self, observed):
+        asked.append(observed)
+        if observed.probes == 3:
+            return Verdict("gone")
+        return Verdict("probe", ask_at=observed.now + 0.1)
 
 text = "no code"
 """
@@ -84,6 +96,33 @@ def test_a_server_runs_what_its_file_names(module: str, tmp_path: Path) -> None:
     assert ("disconnected", "sip:alice@localhost") in seen or ("left", "sip:alice@localhost") in seen
 
 
+@pytest.mark.parametrize("over", ["udp", "tcp"])
+def test_g26_detector_of_the_operator(module: str, tmp_path: Path, over: Literal["udp", "tcp"]) -> None:
+    """It finds within a second that a device is gone; by default nothing would be noticed, since nothing is sent."""
+    file = settings(tmp_path, f'disconnection = "{module}:hook"\ndetector = "{module}:Probing"')
+
+    async def story() -> None:
+        async with wanderbus.Server.from_file(file) as server:
+            place, state = f"127.0.0.1:{server.address[1]}", tmp_path / "alice"
+            alice = wanderbus.connect(
+                "sip:alice@localhost", password="secret", server=place, state_dir=state, data_transport=over
+            )
+            async with alice, alice.subscribe("S"):
+                await asyncio.sleep(0.5)
+                assert code.seen == []
+                assert alice._driver is not None
+                alice._driver.close()
+                while not code.seen:
+                    await asyncio.sleep(0.02)
+                alice._shut(Closed("the test ends it"))
+
+    code = __import__(module)
+    with contextlib.suppress(Closed):
+        asyncio.run(asyncio.wait_for(story(), 10))
+    assert code.seen == [("disconnected", "sip:alice@localhost")]
+    assert {each.protocol for each in code.asked} == {over.upper()}
+
+
 def test_objects_override_named_extensions(module: str, tmp_path: Path) -> None:
     file = settings(tmp_path, f'[extensions.restrictions]\neven = "{module}:rules.even"\nodd = "{module}:rules.even"')
     given = Kind(lambda _parameters, _asked: True)
@@ -102,6 +141,7 @@ def test_objects_override_named_extensions(module: str, tmp_path: Path) -> None:
         ('disconnection = ":hook"', "write module:object"),
         ('disconnection = "no_such_module_at_all:hook"', "cannot be loaded .ModuleNotFoundError.*PYTHONPATH"),
         ('disconnection = "MODULE:nothing"', "cannot be loaded .AttributeError"),
+        ('detector = "MODULE:text"', r"extensions\.detector: .* is not a function, but 'no code'"),
         ('disconnection = "MODULE:text"', "is not a function, but 'no code'"),
         ('queue_policies = { latest = "MODULE:text" }', r"extensions\.queue_policies\.latest: .* is not a function"),
         ('[broker.queue]\npolicy = "latest"', r"broker\.queue\.policy: unknown queue policy 'latest'"),

@@ -10,6 +10,9 @@ from typing import Any, Final
 
 import pytest
 
+from wanderbus.api.detecting import Judgement, Observed, Verdict
+from wanderbus.detection import RetriesDetector
+from wanderbus.rudp import Endpoint, RudpConfig
 from wanderbus.rudp.ack_tracker import PacketNumbers
 from wanderbus.rudp.connection import Connection
 from wanderbus.rudp.frames import HEADER_BYTES, DataFrame, decode_frames
@@ -20,6 +23,7 @@ from wanderbus.rudp.receiving import Receiver
 from wanderbus.rudp.recovery import RoundTrip
 from wanderbus.rudp.sealing import SEAL_BYTES, Sealer
 from wanderbus.rudp.sending import Sender
+from wanderbus.simulation.rudp import party
 from wanderbus.simulation.rudp.scenario import RudpScenario
 
 CALM_SEED = next(seed for seed in range(1, 100) if RudpScenario(seed).calm)
@@ -32,6 +36,28 @@ Patch = pytest.MonkeyPatch
 def test_every_promise_holds(seed: int) -> None:
     """SPEC F-02 to F-10, X15, X16, U-07: once, in order and in time; failures are reported; forgeries are refused."""
     assert RudpScenario.run_seed(seed).problems == []
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_g26_worlds_with_a_detector_of_the_application(seed: int, monkeypatch: Patch) -> None:
+    """Every promise holds with a detector that probes while it waits, and decides as the default does."""
+    asked: list[Observed] = []
+
+    class Probing:
+        def judge(self, observed: Observed) -> Verdict:
+            asked.append(observed)
+            judgement: Judgement = "alive" if observed.waiting_since is None else "probe"
+            if observed.retries > RudpConfig().retries_max:
+                judgement = "gone"
+            return Verdict(judgement, overdue_s=5.0, at_retries=True)
+
+    class Detecting(Endpoint):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named, make_detector=Probing)
+
+    monkeypatch.setattr(party, "Endpoint", Detecting)
+    assert RudpScenario.run_seed(seed).problems == []
+    assert asked
 
 
 def test_thirty_seeds_have_enough_happening_in_them() -> None:
@@ -97,23 +123,14 @@ def never_retransmit(patch: Patch) -> None:
 
 
 def never_give_up(patch: Patch) -> None:
-    expire = Sender.expire
-
-    def patient(self: Sender, now: float) -> bool:
-        for bundle in self._in_flight.values():
-            bundle.retries = min(bundle.retries, self._config.retries_max - 1)
-        return expire(self, now)
-
-    patch.setattr(Sender, "expire", patient)
+    patch.setattr(RetriesDetector, "judge", lambda _self, _observed: Verdict(at_retries=True))
 
 
 def give_up_early(patch: Patch) -> None:
-    expire = Sender.expire
+    def impatient(_self: RetriesDetector, observed: Observed) -> Verdict:
+        return Verdict("gone" if observed.retries > 2 else "alive", at_retries=True)
 
-    def impatient(self: Sender, now: float) -> bool:
-        return expire(self, now) and all(bundle.retries < 3 for bundle in self._in_flight.values())
-
-    patch.setattr(Sender, "expire", impatient)
+    patch.setattr(RetriesDetector, "judge", impatient)
 
 
 def never_back_off(patch: Patch) -> None:

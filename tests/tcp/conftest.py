@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from wanderbus.detection import MakeDetector
 from wanderbus.machine import (
     Address,
     CancelTimer,
@@ -45,8 +46,10 @@ class SeededRandom:
 class Side:
     """An endpoint, and its outputs that are not for the world."""
 
-    def __init__(self, seed: int, config: TcpConfig, fingerprint: bytes = b"") -> None:
-        self.endpoint = Endpoint(SeededRandom(seed), config, fingerprint=fingerprint)
+    def __init__(
+        self, seed: int, config: TcpConfig, fingerprint: bytes = b"", detector: MakeDetector | None = None
+    ) -> None:
+        self.endpoint = Endpoint(SeededRandom(seed), config, fingerprint=fingerprint, make_detector=detector)
         self.local_id = self.endpoint.allocate()
         self.timers: dict[Any, float] = {}
         self.received: list[bytes] = []
@@ -67,11 +70,20 @@ class Pipe:
 
 
 class World:
-    """An active and a passive side, a clock, and all TCP connections, open and closed."""
+    """An active and a passive side, a clock, and all TCP connections, open and closed.
 
-    def __init__(self, config: TcpConfig, passive_config: TcpConfig | None = None, seed: int = 0) -> None:
+    Only the active side has the ``detector``.
+    """
+
+    def __init__(
+        self,
+        config: TcpConfig,
+        passive_config: TcpConfig | None = None,
+        seed: int = 0,
+        detector: MakeDetector | None = None,
+    ) -> None:
         self.now = 0.0
-        self.active = Side(2 * seed + 1, config)
+        self.active = Side(2 * seed + 1, config, detector=detector)
         self.passive = Side(2 * seed + 2, passive_config or config, FINGERPRINT)
         self.pipes: dict[int, Pipe] = {}
         self.reachable = True
@@ -192,8 +204,8 @@ MakeWorld = Callable[..., World]
 
 @pytest.fixture(scope="session")
 def make_world() -> MakeWorld:
-    def make(seed: int = 0, *, opened: bool = True, **options: Any) -> World:
-        world = World(TcpConfig(**options), seed=seed)
+    def make(seed: int = 0, *, opened: bool = True, detector: MakeDetector | None = None, **options: Any) -> World:
+        world = World(TcpConfig(**options), seed=seed, detector=detector)
         if opened:
             world.open()
         return world

@@ -47,6 +47,7 @@ from wanderbus.broker.messages import (
 from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.composition import Composition
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET, Transports
+from wanderbus.detection import MakeDetector
 from wanderbus.federation.messages import FederationChanged, GatewaysFound
 from wanderbus.machine import (
     Address,
@@ -103,6 +104,7 @@ class AccessServer:
     :param baseline: serves the original ECI, which knows no authentication; None does not (SPEC A-09)
     :param servers: the parts for the other servers of the domain; None without any
     :param federation: the parts for other domains; None without any
+    :param make_detector: returns the failure detector of each data channel; None for the defaults (SPEC G-26)
     """
 
     def __init__(
@@ -125,20 +127,13 @@ class AccessServer:
         baseline: Baseline | None = None,
         servers: ServerParts | None = None,
         federation: FederationParts | None = None,
+        make_detector: MakeDetector | None = None,
     ) -> None:
         rudp, tcp = rudp or RudpConfig(), tcp or TcpConfig()
         self.broker = broker
         self._properties = properties
         self._baseline = baseline
-        self._transports = Transports(
-            random,
-            # Messages that the broker has not processed yet keep the sender's window closed.
-            rudp_config=msgspec.structs.replace(rudp, ack_delay_s=ACK_DELAY_S, consume_at_once=False),
-            tcp_config=msgspec.structs.replace(tcp, consume_at_once=False),
-            reset_key=reset_key,
-            fingerprint=fingerprint,
-        )
-        self._transports.load()
+        self._transports = _make_transports(random, rudp, tcp, reset_key, fingerprint, make_detector)
         self._user_agent = UserAgent(
             properties, random, socket=SIP_SOCKET, contact=sip_address, admission=checked(authenticator, flood)
         )
@@ -373,3 +368,24 @@ class AccessServer:
                 self._signalling.serve_waiting(str(user), now)
             case TimerFired(key=key):
                 self._parts.give_timer(key)
+
+
+def _make_transports(
+    random: RandomSource,
+    rudp: RudpConfig,
+    tcp: TcpConfig,
+    reset_key: bytes,
+    fingerprint: bytes,
+    make_detector: MakeDetector | None,
+) -> Transports:
+    transports = Transports(
+        random,
+        # Messages that the broker has not processed yet keep the sender's window closed.
+        rudp_config=msgspec.structs.replace(rudp, ack_delay_s=ACK_DELAY_S, consume_at_once=False),
+        tcp_config=msgspec.structs.replace(tcp, consume_at_once=False),
+        reset_key=reset_key,
+        fingerprint=fingerprint,
+        make_detector=make_detector,
+    )
+    transports.load()
+    return transports

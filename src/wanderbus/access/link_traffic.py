@@ -33,6 +33,7 @@ from wanderbus.broker.sessions.handover_messages import HandoverOutput
 from wanderbus.broker.signals import BrokerOutput, ForFederation, ForInterest, ForLeaders
 from wanderbus.composition import Composition
 from wanderbus.datachannel import Transports
+from wanderbus.detection import DetectorFailed
 from wanderbus.hosts import network_of
 from wanderbus.machine import CancelTimer, CloseStream, Input, Output, SendDatagram, SendOnStream, SetTimer
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
@@ -103,6 +104,8 @@ class LinkTraffic:
                     if session := by_connection.get(output.local_id):
                         arrived.append(MessageArrived(session.link, output.payload))
                 case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer() | Limited():
+                    self._parts.emit(output)
+                case DetectorFailed():
                     self._parts.emit(output)
                 case ConnectionFailed(local_id=connection, reason=reason):
                     arrived += self._on_connection_lost(connection, reason.replace("the other side", "the agent"))

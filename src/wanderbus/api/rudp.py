@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator
 from typing import Final, Self
 
 from wanderbus.api.rudp_socket import Channel, ChannelSocket
+from wanderbus.detection import MakeDetector
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
 from wanderbus.parameters.transports import RudpConfig
@@ -66,6 +67,7 @@ async def connect(
     config: RudpConfig | None = None,
     local_address: str | None = None,
     connect_s_max: float = 10.0,
+    detector: MakeDetector | None = None,
 ) -> AsyncIterator[Channel]:
     """Open a channel to the listener at ``host``:``port``, for the length of the block.
 
@@ -75,6 +77,7 @@ async def connect(
         The default has a ``keepalive_s`` of 5 s. ``consume_at_once`` and ``ack_delay_s`` have no effect.
     :param local_address: send from this IP address only; by default a change of address is followed
     :param connect_s_max: timeout of the opening
+    :param detector: returns the failure detector of each channel; see :mod:`wanderbus.api.detecting` (SPEC G-26)
     :raises NoResponse: no listener with the secret responded there
     :raises Refused: the other side has its maximum number of channels
     :raises ConfigurationError: a secret, a host or an address is unusable
@@ -83,7 +86,7 @@ async def connect(
     """
     remote = await _resolved(host, port)
     local = await _resolved(local_address, 0) if local_address else ("::" if ":" in remote[0] else "0.0.0.0", 0)
-    with ChannelSocket(_checked(secret, encryption), encryption, config) as opened:
+    with ChannelSocket(_checked(secret, encryption), encryption, config, make_detector=detector) as opened:
         opened.bind(local)
         channel = await opened.dial(remote, connect_s_max)
         monitor = None if local_address else AddressMonitor(remote, lambda _: opened.moved(channel))
@@ -104,6 +107,7 @@ async def listen(
     encryption: bool = True,
     config: RudpConfig | None = None,
     connections_max: int = CONNECTIONS_MAX,
+    detector: MakeDetector | None = None,
 ) -> AsyncIterator[Listener]:
     """Accept channels at ``host``:``port`` for the length of the block; port 0 selects a free one.
 
@@ -115,7 +119,7 @@ async def listen(
     The other parameters are those of :func:`connect`.
     """
     local = await _resolved(host, port)
-    with ChannelSocket(_checked(secret, encryption), encryption, config, connections_max) as opened:
+    with ChannelSocket(_checked(secret, encryption), encryption, config, connections_max, detector) as opened:
         yield Listener(opened.bind(local), opened.opened)
 
 

@@ -13,6 +13,7 @@ from typing import Final, Self
 
 import msgspec
 
+from wanderbus.detection import DetectorFailed, MakeDetector
 from wanderbus.errors import (
     Closed,
     ConfigurationError,
@@ -271,7 +272,14 @@ class ChannelSocket:
     To the driver it acts as the machine, so that it can act after each step.
     """
 
-    def __init__(self, secret: bytes | None, sealed: bool, config: RudpConfig | None, connections_max: int = 0) -> None:
+    def __init__(
+        self,
+        secret: bytes | None,
+        sealed: bool,
+        config: RudpConfig | None,
+        connections_max: int = 0,
+        make_detector: MakeDetector | None = None,
+    ) -> None:
         wanted = config or RudpConfig(keepalive_s=KEEPALIVE_S)
         self.config = msgspec.structs.replace(wanted, consume_at_once=False, ack_delay_s=0.0)
         self.unsent_bytes_max = min(UNSENT_BYTES_MAX, self.config.send_queue_bytes_max // 4)
@@ -282,6 +290,7 @@ class ChannelSocket:
             sealed=sealed,
             connections_max=connections_max,
             socket=_SOCKET,
+            make_detector=make_detector,
         )
         self.opened: asyncio.Queue[Channel | OpenFailed | None] = asyncio.Queue()
         """Results of opened connections in either direction; None when the socket is closed."""
@@ -349,12 +358,15 @@ class ChannelSocket:
         return outputs
 
     def _on_report(self, report: Output) -> None:
-        local_id: int = report.local_id  # type: ignore[attr-defined]  # every report of the machine has it
         if type(report) is MessageReceived:  # the most frequent report, inlined for speed
-            if (reader := self._channels.get(local_id)) is not None:
+            if (reader := self._channels.get(report.local_id)) is not None:
                 reader._inbox.append(report.payload)
                 reader._arrived.set()
             return
+        if type(report) is DetectorFailed:
+            _log.warning("failure detectors failed %s times so far: %s", report.count, report.reason)
+            return
+        local_id: int = report.local_id  # type: ignore[attr-defined]  # every other report of the machine has it
         if (known := self._channels.get(local_id)) is not None:
             known._on_report(report)
         elif isinstance(report, Opened):

@@ -39,9 +39,10 @@ from wanderbus.client.notifications import Item, Notifications
 from wanderbus.client.publishes import OwnOutbox, PublishCalls, PublishRate, encoded, event_of
 from wanderbus.client.readers import Readers
 from wanderbus.client.reports import (
-    DiscardedMessages,
     Ending,
     Listeners,
+    MachineWarning,
+    MachineWarnings,
     OutboxEnd,
     OutboxRefusal,
     OutboxSize,
@@ -54,7 +55,6 @@ from wanderbus.completion import public_names
 from wanderbus.errors import Closed, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId, Gap, Notification, Position, Value
 from wanderbus.machine import Input, Output, shown
-from wanderbus.refusals import Limited
 from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.subscription import (
@@ -104,7 +104,7 @@ class Agent:
         self._end = end
         self._offline = offline
         self._trouble = ServerUnreachable("")
-        self._discarded = DiscardedMessages()
+        self._warnings = MachineWarnings()
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
         self._data_path: DataPathKind = "udp"
@@ -558,8 +558,8 @@ class Agent:
                     _log.warning("%s cannot reach its server: %s; %s", self.uri, output.reason, output.remedy)
             case Disconnected():
                 self._disconnected.set()
-            case Limited():
-                self._discarded.count(output)
+            case _ if isinstance(output, MachineWarning):
+                self._warnings.log(output)
 
     def _status_changed(self, change: AgentStatusChanged) -> None:
         now_us, waiting = wall_us(), self._publishing.unsettled

@@ -17,6 +17,7 @@ from wanderbus.client.machine import core
 from wanderbus.client.machine.data_path import allowed_paths
 from wanderbus.client.machine.messages import AgentProperties, Moved
 from wanderbus.datachannel import DISCARD_PORT
+from wanderbus.detection import MakeDetector
 from wanderbus.errors import ConfigurationError, Unreachable
 from wanderbus.limits import EVENT_BYTES_MOST
 from wanderbus.machine import Address
@@ -120,6 +121,7 @@ class MobileEnd:
         data_port: int,
         offline: bool,
         tls: ssl.SSLContext | None,
+        make_detector: MakeDetector | None,
     ) -> None:
         self.properties = properties
         self._rudp = rudp
@@ -131,6 +133,7 @@ class MobileEnd:
         self._data_port = data_port
         self._offline = offline
         self._tls = tls
+        self._make_detector = make_detector
         self._device: Device | None = None
         self._monitor: AddressMonitor | None = None
 
@@ -195,6 +198,7 @@ class MobileEnd:
             # An agent trusts its broker with events of any size, so only the broker has a setting.
             rudp=carrying(self._rudp or RudpConfig(), EVENT_BYTES_MOST),
             tcp=carrying(self._tcp_channels or TcpConfig(), EVENT_BYTES_MOST),
+            make_detector=self._make_detector,
         )
         if self._local_address is None:
             self._monitor = AddressMonitor(self.properties.server, self._followed)

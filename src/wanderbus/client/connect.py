@@ -19,6 +19,7 @@ from wanderbus.client.machine.data_path import allowed_paths
 from wanderbus.client.machine.messages import DATA_PATH_KINDS, AgentProperties, DataPathKind, DataTransport, OnEnded
 from wanderbus.client.reports import OutboxSize
 from wanderbus.client.user_uri import user_of
+from wanderbus.detection import MakeDetector
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Position
 from wanderbus.hosts import domain_of
@@ -42,6 +43,7 @@ def connect(
     resume: Position | None = None,
     on_disconnected: OnDisconnected | None = None,
     on_reconnected: OnReconnected | None = None,
+    detector: MakeDetector | None = None,
     **given: Unpack[AgentArguments],
 ) -> Agent:
     """Return an agent for the user ``uri``, to be opened with ``async with``.
@@ -65,6 +67,8 @@ def connect(
         may return ``"error"``, so that ``publish`` raises :class:`Unreachable` until the agent is CONNECTED (SPEC G-24)
     :param on_reconnected: awaited when the agent is CONNECTED again. Neither hook delays the agent; their errors are
         logged
+    :param detector: returns the failure detector of each data channel, which decides whether the broker is gone; see
+        :mod:`wanderbus.api.detecting` (SPEC G-26)
     :raises ConfigurationError: a file, a URI or an address cannot be read, or a setting cannot be met. Host names are
         looked up later, when the agent is opened
     """
@@ -74,9 +78,10 @@ def connect(
             raise ConfigurationError(f"no user given; give a URI, or a file of settings ({CONFIG_VARIABLE})")
     settings = _settings(uri, config, given)
     is_eci = settings.uri.lower().startswith(ECI_SCHEME)
-    if is_eci and (on_disconnected or on_reconnected):
+    if is_eci and (on_disconnected or on_reconnected or detector):
         raise ConfigurationError(
-            f"original ECI ({ECI_SCHEME}) does not detect disconnections; leave out on_disconnected and on_reconnected"
+            f"original ECI ({ECI_SCHEME}) does not detect disconnections; leave out on_disconnected, on_reconnected "
+            "and detector"
         )
     end: AgentSockets
     if is_eci:
@@ -85,7 +90,7 @@ def connect(
 
         end = BaselineEnd.of(settings, resume)
     else:
-        end = _mobile_end(settings, resume)
+        end = _mobile_end(settings, resume, detector)
     return Agent(
         end,
         connect_s_max=settings.connect_s_max,
@@ -129,7 +134,7 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
     return client_tls(ca_file)
 
 
-def _mobile_end(settings: AgentSettings, resume: Position | None) -> AgentSockets:
+def _mobile_end(settings: AgentSettings, resume: Position | None, make_detector: MakeDetector | None) -> AgentSockets:
     if not settings.digest_algorithms or not set(settings.digest_algorithms) <= set(ALGORITHMS):
         given = tuple(settings.digest_algorithms)
         raise ConfigurationError(f"digest_algorithms: invalid value {given!r} (expected SHA-256, MD5)")
@@ -163,6 +168,7 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> AgentSocket
         data_port=settings.data_port,
         offline=settings.offline,
         tls=_tls(settings.ca_file) if over == "TLS" else None,
+        make_detector=make_detector,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Generic, Self, TypeVar
 import msgspec
 
 from wanderbus.completion import public_names
+from wanderbus.detection import DetectorFailed
 from wanderbus.event import Event
 from wanderbus.refusals import Limited
 from wanderbus.subscription import Subscription
@@ -125,14 +126,26 @@ class Listeners(Generic[Report]):
         self._listening.clear()
 
 
-class DiscardedMessages:
-    """Counts discarded SIP messages of strangers; logs the first, and each time that their number has doubled."""
+MachineWarning = Limited | DetectorFailed
+"""Outputs of an agent's machine that only the log reports."""
+
+
+class MachineWarnings:
+    """Logs discarded SIP messages of strangers and failed detectors: the first, and each doubling of their number."""
 
     def __init__(self) -> None:
         self._discarded = 0
 
-    def count(self, limited: Limited) -> None:
-        """Count the messages of a report."""
+    def log(self, warning: MachineWarning) -> None:
+        """Log ``warning`` if it is due."""
+        if isinstance(warning, DetectorFailed):
+            _log.warning(
+                "failure detectors of the application failed %s times so far: %s", warning.count, warning.reason
+            )
+        else:
+            self._count(warning)
+
+    def _count(self, limited: Limited) -> None:
         before, self._discarded = self._discarded, self._discarded + limited.count
         if before.bit_length() != self._discarded.bit_length():
             _log.warning(

@@ -6,6 +6,7 @@ from typing import Literal
 
 from wanderbus.datachannel.description import STREAM_SOCKET, ChannelEnd
 from wanderbus.datachannel.trust import Parties, hkdf
+from wanderbus.detection import MakeDetector
 from wanderbus.machine import RandomSource
 from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.endpoint import Endpoint
@@ -15,8 +16,12 @@ from wanderbus.tcp.interface import OpenConnection, TcpTarget
 class TcpCarrier:
     """TCP of one host; for the parameters see :class:`~wanderbus.datachannel.transports.Transports`."""
 
-    def __init__(self, random: RandomSource, config: TcpConfig, fingerprint: bytes) -> None:
-        self.endpoint = Endpoint(random, config, socket=STREAM_SOCKET, fingerprint=fingerprint)
+    def __init__(
+        self, random: RandomSource, config: TcpConfig, fingerprint: bytes, make_detector: MakeDetector | None
+    ) -> None:
+        self.endpoint = Endpoint(
+            random, config, socket=STREAM_SOCKET, fingerprint=fingerprint, make_detector=make_detector
+        )
 
     def opening(self, local: int, remote: ChannelEnd, parties: Parties) -> OpenConnection:
         """Return the input that opens the connection from ``local`` to ``remote``; the agent connects."""

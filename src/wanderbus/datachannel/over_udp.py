@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wanderbus.datachannel.description import DATA_SOCKET, ChannelEnd
 from wanderbus.datachannel.trust import Parties
+from wanderbus.detection import MakeDetector
 from wanderbus.machine import RandomSource
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.endpoint import Endpoint
@@ -14,8 +15,10 @@ from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 class UdpCarrier:
     """Reliable UDP of one host; for the parameters see :class:`~wanderbus.datachannel.transports.Transports`."""
 
-    def __init__(self, random: RandomSource, config: RudpConfig, reset_key: bytes) -> None:
-        self.endpoint = Endpoint(random, config, socket=DATA_SOCKET, reset_key=reset_key)
+    def __init__(
+        self, random: RandomSource, config: RudpConfig, reset_key: bytes, make_detector: MakeDetector | None
+    ) -> None:
+        self.endpoint = Endpoint(random, config, socket=DATA_SOCKET, reset_key=reset_key, make_detector=make_detector)
         self._random = random
 
     def fresh_keys(self) -> KeyPair:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard, cast
 from wanderbus.composition import Composition, Part
 from wanderbus.datachannel.description import DATA_SOCKET, STREAM_SOCKET, ChannelEnd, Protocol
 from wanderbus.datachannel.trust import Parties
+from wanderbus.detection import MakeDetector
 from wanderbus.machine import (
     Address,
     DatagramReceived,
@@ -47,6 +48,7 @@ class Transports:
 
     :param reset_key: secret that lets a restarted endpoint prove its resets (DESIGN 6.3)
     :param fingerprint: SHA-256 of the certificate shown to peers that connect by TLS
+    :param make_detector: returns the failure detector of each connection; None for the defaults (SPEC G-26)
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class Transports:
         tcp_config: TcpConfig,
         reset_key: bytes,
         fingerprint: bytes = b"",
+        make_detector: MakeDetector | None = None,
     ) -> None:
         self.fingerprint = fingerprint
         self._random = random
         self._rudp_config = rudp_config
         self._tcp_config = tcp_config
         self._reset_key = reset_key
+        self._make_detector = make_detector
         self._udp: UdpCarrier | None = None
         self._tcp: TcpCarrier | None = None
         self._over_tcp: set[int] = set()
@@ -76,7 +80,7 @@ class Transports:
         if self._udp is None:
             from wanderbus.datachannel.over_udp import UdpCarrier
 
-            self._udp = UdpCarrier(self._random, self._rudp_config, self._reset_key)
+            self._udp = UdpCarrier(self._random, self._rudp_config, self._reset_key, self._make_detector)
             self._parts.add(UDP, self._udp.endpoint.step, self._route)
         return self._udp
 
@@ -86,7 +90,7 @@ class Transports:
         if self._tcp is None:
             from wanderbus.datachannel.over_tcp import TcpCarrier
 
-            self._tcp = TcpCarrier(self._random, self._tcp_config, self.fingerprint)
+            self._tcp = TcpCarrier(self._random, self._tcp_config, self.fingerprint, self._make_detector)
             self._parts.add(TCP, self._tcp.endpoint.step, self._route)
         return self._tcp
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from wanderbus.detection import Detection, Detectors, Observed
 from wanderbus.machine import Address, CancelTimer, RandomSource, SetTimer
 from wanderbus.parameters.transports import RudpConfig
+from wanderbus.rudp.bundle import Bundle
 from wanderbus.rudp.frames import (
     ACK_BYTES,
     CHALLENGE,
@@ -61,8 +63,11 @@ class Connection:
         "_acked",
         "_active_at",
         "_arrivals",
+        "_arrived_at",
         "_config",
         "_counters",
+        "_detection",
+        "_detectors",
         "_holds_ack",
         "_incomplete",
         "_packets",
@@ -93,6 +98,7 @@ class Connection:
         counters: Counters,
         random: RandomSource,
         token: bytes,
+        detectors: Detectors,
         awake: Awake | None = None,
     ) -> None:
         self.local_id = opened.local_id
@@ -123,6 +129,9 @@ class Connection:
         self._acked = False
         self._holds_ack = False
         self._active_at = 0.0
+        self._arrived_at: float | None = None
+        self._detectors = detectors
+        self._detection: Detection
 
     @property
     def failed(self) -> bool:
@@ -140,8 +149,10 @@ class Connection:
         return not (self._incomplete or self.sender.wants_to_send or self.sender.packets_in_flight)
 
     def start(self, now: float, outputs: Outputs) -> None:
-        """Start the keepalive, if configured; nothing is sent yet."""
+        """Start the keepalive, if configured, and the detector; nothing is sent yet."""
         self._active_at = now
+        self._detection = Detection(self._detectors, outputs.append)
+        self._judge(now, outputs, [])
         self._update_timer(None, outputs)
 
     def close(self, outputs: Outputs) -> None:
@@ -197,6 +208,7 @@ class Connection:
             self._counters.refused += 1
             return
         self._counters.received += 1
+        self._arrived_at = now
         gap = self._arrivals.take(number)
         if gap is not None:
             self._counters.gaps += 1
@@ -286,7 +298,7 @@ class Connection:
             sender.restart(self._packets.next_number, now)
             self._arrivals.acknowledge_again()  # the last one may have gone to the previous address of the peer
         elif self._timer_fired:
-            alive = self._check_timers(now)
+            alive = self._check_timers(now, outputs)
         holds_ack = self._may_hold_ack()
         if self._timer_fired:
             self._timer_at = None
@@ -303,13 +315,39 @@ class Connection:
         deadline = sender.next_deadline() if look else now + sender.round_trip.timeout_s if sent else None
         self._update_timer(deadline, outputs)
 
-    def _check_timers(self, now: float) -> bool:
-        """Give up overdue packets, and keep the path alive; return False if the retries of a packet ran out."""
+    def _check_timers(self, now: float, outputs: Outputs) -> bool:
+        """Give up overdue packets, and keep the path alive; return False if the detector says that the peer is gone."""
         keepalive_at = self._keepalive_at()
         if keepalive_at is not None and now >= keepalive_at:
             self.sender.ping()
         self.sender.detect_lost(now, self._packets.next_number)
-        return self.sender.expire(now)
+        sender, detection = self.sender, self._detection
+        expired = sender.expired(now)
+        if expired:
+            detection.waits(sender.waiting_since())
+        is_due = (expired and detection.at_retries) or (detection.ask_at is not None and now >= detection.ask_at)
+        if is_due and not self._judge(now, outputs, expired):
+            return False
+        sender.repeat(expired)
+        return True
+
+    def _judge(self, now: float, outputs: Outputs, expired: list[Bundle]) -> bool:
+        """Ask the detector, and probe if it wants that; return False if the peer is gone (SPEC G-26)."""
+        sender, detection = self.sender, self._detection
+        waiting_since = sender.waiting_since()
+        observed = Observed(
+            protocol="UDP",
+            now=now,
+            arrived_at=self._arrived_at,
+            waiting_since=waiting_since,
+            retries=sender.most_retries(expired),
+            round_trip_s=sender.round_trip.smoothed_s,
+        )
+        judgement = detection.judge(observed, outputs.append)
+        detection.waits(waiting_since)
+        if judgement == "probe":
+            sender.ping()
+        return judgement != "gone"
 
     def _may_hold_ack(self) -> bool:
         """Return whether only one ACK is due, which may wait for the owner's answer until the timer fires.
@@ -381,7 +419,14 @@ class Connection:
         A busy connection thus sets a timer about once per timeout instead of once per packet.
         """
         at = deadline
-        for other in (self.sender.loss_at, self.sender.pace.resumes_at, self._path.due_at, self._keepalive_at()):
+        sender = self.sender
+        for other in (
+            sender.loss_at,
+            sender.pace.resumes_at,
+            self._path.due_at,
+            self._detection.ask_at,
+            self._keepalive_at(),
+        ):
             if other is not None and (at is None or other < at):
                 at = other
         if at is not None and (self._timer_at is None or at < self._timer_at):

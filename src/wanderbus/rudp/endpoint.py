@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable
 
+from wanderbus.detection import Detectors, MakeDetector, RetriesDetector
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
 from wanderbus.machine import Address, DatagramReceived, Input, RandomSource, SendDatagram, TimerFired
 from wanderbus.parameters.transports import RudpConfig
@@ -41,6 +42,7 @@ class Endpoint:
 
     ``reset_key`` is a secret that outlives the process: with the same key a restarted endpoint can prove to peers that
     it has lost their connections. Without a key only plain connections can be reset, by anybody who knows their ids.
+    ``make_detector`` returns the failure detector of each connection; None for the default (SPEC G-26).
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Endpoint:
         *,
         socket: str = "data",
         reset_key: bytes = b"",
+        make_detector: MakeDetector | None = None,
     ) -> None:
         self.counters = Counters()
         self._random = random
         self._config = config
         self._socket = socket
         self._reset_key = reset_key
+        self._detectors = Detectors(RetriesDetector(config.retries_max), make_detector)
         self._awake = Awake()
         self._connections: dict[int, Connection] = {}
         self._allocated: set[int] = set()
@@ -244,9 +248,13 @@ class Endpoint:
         self._allocated.discard(item.local_id)
         self._remove(item.local_id, outputs, touched)
         token = self._token(item.local_id, sealed=item.secrets is not None)
-        connection = Connection(item, self._config, self._socket, self.counters, self._random, token, self._awake)
+        connection = Connection(
+            item, self._config, self._socket, self.counters, self._random, token, self._detectors, self._awake
+        )
         self._connections[item.local_id] = connection
         connection.start(now, outputs)
+        if connection.sender.wants_to_send:
+            touched[connection.local_id] = connection
 
     def _remove(self, local_id: int, outputs: Outputs, touched: Touched) -> None:
         """Remove a connection, also from the rest of this batch."""

@@ -24,6 +24,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
+from wanderbus.detection import MakeDetector
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import (
     Address,
@@ -100,6 +101,7 @@ class DirectEndpoint:
 
     :param secret: the secret that the peer has too; None only if nothing is to be sealed
     :param sealed: False for plain mode, which the peer must then use as well
+    :param make_detector: returns the failure detector of each connection; None for the default (SPEC G-26)
     """
 
     def __init__(
@@ -111,11 +113,14 @@ class DirectEndpoint:
         sealed: bool = True,
         connections_max: int = 0,
         socket: str = "data",
+        make_detector: MakeDetector | None = None,
     ) -> None:
         if sealed and not secret:
             raise ValueError("sealed connections need a secret")
         self.openings = OpeningCounters()
-        self._endpoint = Endpoint(random, config, socket=socket, reset_key=random.token(KEY_BYTES))
+        self._endpoint = Endpoint(
+            random, config, socket=socket, reset_key=random.token(KEY_BYTES), make_detector=make_detector
+        )
         self._random = random
         self._config = config
         self._secret = OpeningSecret(secret or b"", sealed=sealed)

@@ -416,24 +416,36 @@ class Sender:
             if blackout_s > self.round_trip.persistent_congestion_s:
                 self.congestion.collapse()
 
-    def expire(self, now: float) -> bool:
-        """Declare packets lost after their timeout, to be repeated; return False if one has no retries left (F-06)."""
+    def expired(self, now: float) -> list[Bundle]:
+        """Return the bundles whose timeout has passed, for :meth:`repeat` (SPEC F-05)."""
         backed_off_s = self.round_trip.backed_off_s
-        for bundle in self._awaited():
-            number = bundle.number
-            if bundle.sent_at + backed_off_s(bundle.retries) > now:
-                continue
+        late = [bundle for bundle in self._awaited() if bundle.sent_at + backed_off_s(bundle.retries) <= now]
+        for bundle in late:
             if bundle.is_probe:
                 self._drop_probe(bundle)
-                continue
-            if bundle.retries >= self._config.retries_max:
-                return False
+        return [bundle for bundle in late if not bundle.is_probe]
+
+    def repeat(self, expired: list[Bundle]) -> None:
+        """Declare packets lost, and send them again at once."""
+        for bundle in expired:
             bundle.retries += 1
             self._counters.timeouts += 1
-            self._timed_out[number] = bundle.sent_at
+            self._timed_out[bundle.number] = bundle.sent_at
             self._give_up(bundle, bundle.sent_at)
             self._overdue.append(bundle)
-        return True
+
+    def most_retries(self, expired: list[Bundle]) -> int:
+        """Return the timeouts in a row of the packet that timed out most often, now in ``expired`` (SPEC F-06)."""
+        before = [bundle.retries for bundle in self._in_flight.values()]
+        return max([*before, *[bundle.retries + 1 for bundle in expired]], default=0)
+
+    def waiting_since(self) -> float | None:
+        """Return when the oldest unacknowledged packet was first sent on this path; None without any."""
+        waits = []
+        for bundle in (*self._overdue, *self._repeats, *self._in_flight.values()):
+            if not bundle.confirmed:
+                waits.append(bundle.sent_at if bundle.lost_at is None else bundle.lost_at)
+        return min(waits, default=None)
 
     def _awaited(self) -> list[Bundle]:
         """Return the bundles in flight that time out; the loss of overtaken ones is noticed otherwise.
@@ -467,14 +479,18 @@ class Sender:
         for bundle in list(self._in_flight.values()):
             self._give_up(bundle, None)
             self._repeats.append(bundle)
-        for bundle in self._repeats:
+        for bundle in (*self._overdue, *self._repeats):
             bundle.retries = 0
+            bundle.lost_at = None
+            bundle.sent_at = now
 
     def _give_up(self, bundle: Bundle, sent_at: float | None) -> None:
         number = bundle.number
         del self._in_flight[number]
         self._earlier[number] = (bundle, sent_at)
         bundle.earlier += (number,)
+        if bundle.lost_at is None:
+            bundle.lost_at = sent_at
         if len(bundle.earlier) > _EARLIER_PACKETS_MAX:
             del self._earlier[bundle.earlier[0]]
             bundle.earlier = bundle.earlier[1:]

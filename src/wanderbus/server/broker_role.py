@@ -44,6 +44,7 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.interest.multicast import CONFIRM_S, PAUSE_S, MulticastMissed
 from wanderbus.channels.interest.outgoing_stream import Fenced
 from wanderbus.config import ServerSettings
+from wanderbus.detection import DetectorFailed
 from wanderbus.errors import AuthenticationError, ConfigurationError, NoResponse
 from wanderbus.event_text import escaped
 from wanderbus.federation.messages import FindGateways, ForeignEventsLost, ForeignTrouble, GatewaysFound
@@ -300,6 +301,7 @@ class BrokerRole(StatefulRole):
             if self._member is None or self._channels is None
             else self._member.parts(self._channels, self._state, random, files.reset_key, wall_us()),
             federation=self._federation_parts(random, files.reset_key),
+            make_detector=self._extensions.detector,
         )
         self._offer.refusals.counted["data"] = self.machine.dropped
         return self.machine
@@ -429,6 +431,8 @@ class BrokerRole(StatefulRole):
                 _log.warning(_ROLLED_BACK, reason)
                 assert self._offer.files is not None
                 remove_mark(self._offer.files.directory)
+            case DetectorFailed(count=count, reason=reason):
+                _log.warning("failure detectors of the operator failed %s times so far: %s", count, reason)
             case ExtensionFailed(count=count, reason=reason):
                 self._on_extension_failed(count, reason)
 

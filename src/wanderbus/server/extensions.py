@@ -1,4 +1,4 @@
-"""Extensions of a server: code of the operator, given as objects or named in settings (SPEC H-10, G-23, G-24)."""
+"""Extensions of a server: code of the operator, given as objects or named in settings (SPEC H-10, G-23, G-24, G-26)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.config import ServerSettings
+from wanderbus.detection import MakeDetector
 from wanderbus.errors import ConfigurationError, Refused
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.plugins import load
@@ -28,6 +29,8 @@ class Extensions(msgspec.Struct, frozen=True):
     restrictions: CustomRestrictions
     policies: QueuePolicies
     hook: DisconnectionHook
+    detector: MakeDetector | None
+    """Returns the failure detector of each data channel; None for the defaults."""
 
 
 def extensions_of(
@@ -35,6 +38,7 @@ def extensions_of(
     restrictions: Mapping[str, Kind] | None = None,
     policies: Mapping[str, Policy] | None = None,
     hook: Hook | None = None,
+    detector: MakeDetector | None = None,
 ) -> Extensions:
     """Return the extensions that the settings name, and those given as objects, which take precedence.
 
@@ -47,13 +51,15 @@ def extensions_of(
     }
     if hook is None and named.disconnection is not None:
         hook = _callable("extensions.disconnection", named.disconnection)
+    if detector is None and named.detector is not None:
+        detector = _callable("extensions.detector", named.detector)
     named_policies = {
         name: _callable(f"extensions.queue_policies.{name}", reference)
         for name, reference in named.queue_policies.items()
     }
     known = QueuePolicies({**named_policies, **(policies or {})})
     _check_default(settings, known)
-    return Extensions(CustomRestrictions({**kinds, **(restrictions or {})}), known, DisconnectionHook(hook))
+    return Extensions(CustomRestrictions({**kinds, **(restrictions or {})}), known, DisconnectionHook(hook), detector)
 
 
 def _check_default(settings: ServerSettings, policies: QueuePolicies) -> None:

@@ -24,6 +24,7 @@ from wanderbus.broker.queues.policy_arguments import Policy
 from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.completion import public_names
 from wanderbus.config import BrokerConfig, ServerArguments, ServerSettings
+from wanderbus.detection import MakeDetector
 from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.machine import Address, shown
 from wanderbus.mobility.flow import KEEP_ALIVE_S
@@ -67,6 +68,7 @@ class Server(HostedServer):
     :param restrictions: kinds of restriction besides those that are built in, by their names (SPEC H-10)
     :param policies: queue policies besides those that are built in, by their names (SPEC G-23)
     :param hook: decides about devices that disconnect, reconnect and leave (SPEC G-24); docs/extending.md
+    :param detector: returns the failure detector of each data channel of a device (SPEC G-26); docs/extending.md
     :raises ConfigurationError: a given setting cannot be used
     """
 
@@ -77,6 +79,7 @@ class Server(HostedServer):
         restrictions: Mapping[str, Kind] | None = None,
         policies: Mapping[str, Policy] | None = None,
         hook: Hook | None = None,
+        detector: MakeDetector | None = None,
         **given: Unpack[ServerArguments],
     ) -> None:
         super().__init__()
@@ -98,7 +101,7 @@ class Server(HostedServer):
         self._routing = routing
         self._member = member_of(settings)
         self._federation = federation_of(settings)
-        self._extensions = extensions_of(settings, restrictions, policies, hook)
+        self._extensions = extensions_of(settings, restrictions, policies, hook, detector)
         self._load_users(settings)
         self._user_domains = check_user_domains(settings, self.sip_server)
         self._broker_config = validation.broker_config(settings)
@@ -123,11 +126,14 @@ class Server(HostedServer):
         restrictions: Mapping[str, Kind] | None = None,
         policies: Mapping[str, Policy] | None = None,
         hook: Hook | None = None,
+        detector: MakeDetector | None = None,
         **given: Unpack[ServerArguments],
     ) -> Self:
         """Return a server with the settings of a TOML file; arguments given here override them."""
         settings = cast(ServerArguments, settings_in(ServerSettings, Path(file)) | given)
-        return cls(routing=routing, restrictions=restrictions, policies=policies, hook=hook, **settings)
+        return cls(
+            routing=routing, restrictions=restrictions, policies=policies, hook=hook, detector=detector, **settings
+        )
 
     def _load_users(self, settings: ServerSettings) -> None:
         """Load the secrets of the users, and the broker's own password."""

@@ -101,6 +101,9 @@ class ExtensionSettings(msgspec.Struct, frozen=True, kw_only=True):
     disconnection: str | None = None
     """A function that decides what happens when a device disconnects, reconnects or leaves (SPEC G-24)."""
 
+    detector: str | None = None
+    """A function that returns a failure detector for each data channel of a device (SPEC G-26)."""
+
 
 class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a registrar and proxy, in a process of its own or as a part of a server."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from wanderbus.detection import Detection, Detectors, Observed
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import Address, CancelTimer, SetTimer
 from wanderbus.parameters.transports import TcpConfig
@@ -28,7 +29,15 @@ from wanderbus.transport import (
 class Connection:
     """State of one pair of ids. With a ``target`` this side connects (active), otherwise the peer does (passive)."""
 
-    def __init__(self, opened: OpenConnection, config: TcpConfig, counters: Counters, now: float) -> None:
+    def __init__(
+        self,
+        opened: OpenConnection,
+        config: TcpConfig,
+        counters: Counters,
+        detectors: Detectors,
+        now: float,
+        outputs: Outputs,
+    ) -> None:
         self.local_id = opened.local_id
         self.remote_id = opened.remote_id
         self.secret = opened.secret
@@ -49,11 +58,16 @@ class Connection:
         self._ack_due = self._pong_due = self._ping_due = False
         self._pinged_at: float | None = None
         self._asked_at = now
-        self._fails_at: float | None = None
+        self._waiting_since: float | None = None
+        self._overdue_at: float | None = None
+        """Time when the detector is asked because of this wait."""
         self._broken = ""
         self._dial_at = now
         self._pause_s = 0.0
         self._timer_at: float | None = None
+        self._arrived_at: float | None = None
+        self._detection = Detection(detectors, outputs.append)
+        self._judge(now, outputs)
 
     def dial_due(self, now: float) -> bool:
         """Return whether to open a TCP connection now; a failed connection needs one only for its probe."""
@@ -84,8 +98,8 @@ class Connection:
         self._ack_due = self.target is None  # the grant has risen since the WELCOME; a PROOF contains it
         self._counters.resumed += self._resuming
         self._resuming = True
-        self._asked_at = now
-        self._fails_at = None
+        self._asked_at = self._arrived_at = now
+        self._waiting_since = None
 
     def send_first(self, frame: bytes) -> None:
         """Send ``frame`` with the next write, before everything else."""
@@ -96,6 +110,7 @@ class Connection:
 
         :raises RemoteProtocolError: it is not allowed now.
         """
+        self._arrived_at = now
         if kind == PING:
             self._pong_due = True
         elif kind == PONG:
@@ -133,7 +148,7 @@ class Connection:
             return
         known = self.target is None or (generation == self.peer_generation and remote == self.target.address)
         self.peer_generation = generation
-        self._fails_at = None
+        self._waiting_since = None
         if self.target is not None:
             self.target = msgspec.structs.replace(self.target, address=remote)
             self._redial(now, outputs, keep=known)
@@ -144,7 +159,7 @@ class Connection:
             return
         self.generation = generation
         if self.target is not None and not self.failed:
-            self._fails_at = None
+            self._waiting_since = None
             self._redial(now, outputs, keep=False)
 
     def _redial(self, now: float, outputs: Outputs, *, keep: bool) -> None:
@@ -187,23 +202,47 @@ class Connection:
         self._timer_at = None
 
     def flush(self, now: float, outputs: Outputs) -> None:
-        """Send due frames in one write, set the timer, and fail after a timeout."""
+        """Send due frames in one write, set the timer, and fail if the detector says that the peer is gone."""
         if not self.failed:
             quiet_until = self._quiet_until()
             if quiet_until is not None and now >= quiet_until:
                 self._ping_due = True
-            if reason := self._failure(now):
+            if reason := self._failure(now, outputs):
                 self._fail(reason, now, outputs)
         if self.stream is not None:
             self._write(self.stream, now, outputs)
         self._update_timer(now, outputs)
 
-    def _failure(self, now: float) -> str:
+    def _failure(self, now: float, outputs: Outputs) -> str:
         if self.sender.overfull:
             return "too much waits for the other side"
-        if self._fails_at is not None and now >= self._fails_at:
-            return "the other side does not answer"
-        return self._broken
+        for at in (self._detection.ask_at, None if self._waiting_since is None else self._overdue_at):
+            if at is not None and now >= at:
+                break
+        else:
+            if not self._broken:
+                return ""
+        is_gone = self._judge(now, outputs)
+        reason, self._broken = self._broken or "the other side does not answer", ""
+        return reason if is_gone else ""
+
+    def _judge(self, now: float, outputs: Outputs) -> bool:
+        """Ask the detector, and probe if it wants that; return whether the peer is gone (SPEC G-26)."""
+        detection, since = self._detection, self._waiting_since
+        observed = Observed(
+            protocol="TCP",
+            now=now,
+            arrived_at=self._arrived_at,
+            waiting_since=since,
+            is_refused=bool(self._broken),
+            round_trip_s=self.sender.rtt_s,
+        )
+        judgement = detection.judge(observed, outputs.append)
+        if since is not None:
+            self._overdue_at = detection.overdue_at(since)
+        if judgement == "probe" and self._pinged_at is None:
+            self._ping_due = True
+        return judgement == "gone"
 
     def _fail(self, reason: str, now: float, outputs: Outputs) -> None:
         self.failed = True
@@ -253,19 +292,22 @@ class Connection:
             outputs.append(ProbeAnswered(self.local_id))
 
     def _progressed(self) -> None:
-        self._fails_at = None
+        self._waiting_since = None
         self._pause_s = 0.0
 
     def _update_timer(self, now: float, outputs: Outputs) -> None:
         """Set the timer if it would fire too late; if it fires too early, nothing is due and it is set again."""
         if self.failed:
             return
+        overdue_s = self._detection.overdue_s
         if not self._waits:
-            self._fails_at = None
-        elif self._fails_at is None:
-            self._fails_at = now + self._config.ack_timeout_s
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+            self._overdue_at = None if overdue_s is None else now + overdue_s
+        overdue_at = None if self._waiting_since is None else self._overdue_at
         dial_at = self._dial_at if self.target and not (self.stream or self.attempt) else None
-        due = [at for at in (self._fails_at, dial_at, self._quiet_until()) if at is not None]
+        due = [at for at in (overdue_at, self._detection.ask_at, dial_at, self._quiet_until()) if at is not None]
         if due and (self._timer_at is None or min(due) < self._timer_at):
             self._timer_at = min(due)
             outputs.append(SetTimer(self.local_id, self._timer_at))

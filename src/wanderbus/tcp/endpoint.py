@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from wanderbus.detection import Detectors, MakeDetector, TimeoutDetector
 from wanderbus.errors import LimitExceeded
 from wanderbus.machine import Address, Input, RandomSource, StreamClosed, StreamReceived, TimerFired
 from wanderbus.parameters.transports import TcpConfig
@@ -37,6 +38,7 @@ class Endpoint:
 
     :param socket: the driver's name for the socket whose TCP connections belong to this endpoint
     :param fingerprint: SHA-256 of the certificate shown to peers that connect; empty without TLS
+    :param make_detector: returns the failure detector of each connection; None for the default (SPEC G-26)
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class Endpoint:
         *,
         socket: str = "data-stream",
         fingerprint: bytes = b"",
+        make_detector: MakeDetector | None = None,
     ) -> None:
         self.counters = Counters()
+        self._detectors = Detectors(TimeoutDetector(config.ack_timeout_s), make_detector)
         self._random = random
         self._config = config
         self._socket = socket
@@ -172,7 +176,9 @@ class Endpoint:
     def _open(self, item: OpenConnection, now: float, outputs: Outputs) -> Connection:
         self._allocated.discard(item.local_id)
         self._remove(item.local_id, now, outputs)
-        connection = self._connections[item.local_id] = Connection(item, self._config, self.counters, now)
+        connection = self._connections[item.local_id] = Connection(
+            item, self._config, self.counters, self._detectors, now, outputs
+        )
         self._streams.opened(connection, now, outputs)
         return connection
 

@@ -47,6 +47,7 @@ from wanderbus.client.machine.stranger_limits import StrangerLimits
 from wanderbus.composition import Composition, Part
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET
 from wanderbus.datachannel.description import with_session
+from wanderbus.detection import DetectorFailed, MakeDetector
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import (
     Address,
@@ -121,11 +122,12 @@ class AgentMachine:
         data: Address,
         rudp: RudpConfig | None = None,
         tcp: TcpConfig | None = None,
+        make_detector: MakeDetector | None = None,
     ) -> None:
         self._properties = properties
         self._random = random
         self._data = data
-        self._path = DataPath(properties, random, data[0], rudp=rudp, tcp=tcp)
+        self._path = DataPath(properties, random, data[0], rudp=rudp, tcp=tcp, make_detector=make_detector)
         self._transports, self._channel, self._choice = self._path.transports, self._path.channel, self._path.choice
         self._conversation = Conversation(properties)
         self._user_agent = UserAgent(sip_properties_of(properties), random, socket=SIP_SOCKET, contact=sip)
@@ -434,7 +436,7 @@ class AgentMachine:
     def _route_transports(self, outputs: list[TransportOutput], now: float) -> None:
         for output in outputs:
             match output:
-                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
+                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer() | DetectorFailed():
                     self._parts.emit(output)
                 case MessageReceived(local_id=self._channel.local, payload=payload):
                     self._received(payload, now)

@@ -20,6 +20,7 @@ import msgspec
 from wanderbus.client.machine.identity import parties_of
 from wanderbus.client.machine.messages import AgentProperties, DataPathKind, DataTransport
 from wanderbus.datachannel import DataChannel, Protocol, Transports, protocol_over
+from wanderbus.detection import MakeDetector
 from wanderbus.machine import Address, RandomSource
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
 from wanderbus.transport import ConnectionRequest
@@ -192,6 +193,7 @@ class DataPath:
         *,
         rudp: RudpConfig | None,
         tcp: TcpConfig | None,
+        make_detector: MakeDetector | None = None,
     ) -> None:
         self.transports = Transports(
             random,
@@ -200,6 +202,7 @@ class DataPath:
             ),
             tcp_config=msgspec.structs.replace(tcp or TcpConfig(), keepalive_s=properties.keepalive_s),
             reset_key=random.token(32),
+            make_detector=make_detector,
         )
         self.choice = PathChoice(allowed_paths(properties.data_transport, properties.data_paths), host)
         self._encryption = properties.encryption
