@@ -15,6 +15,7 @@ from wanderbus.cli.up import (
     Config,
     Domain,
     Host,
+    Http,
     Port,
     Relay,
     RelayCalls,
@@ -47,6 +48,7 @@ def proxy(
     tls_key: CertificateKey = None,
     tls_port: TlsPort = None,
     domain: Domain = None,
+    http: Http = None,
     sip_trace: SipTrace = None,
     relay: Relay = None,
     relays: Relays = None,
@@ -69,4 +71,6 @@ def proxy(
 def _print_ready(server: ProxyServer, json: bool) -> None:
     place = f"sip:{shown(server.address)}"
     others = {} if server.tls_address is None else {"tls": f"sips:{shown(server.tls_address)}"}
+    if server.http_url is not None:
+        others["http"] = server.http_url
     print_json({"ready": place, **others}) if json else print_line(" ".join(("ready", place, *others.values())))

@@ -63,6 +63,14 @@ EciPort = Annotated[
     ),
 ]
 EciHost = Annotated[str | None, option("eci_host", "IP address of --eci-port; independent of --host.")]
+Http = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Serve /metrics for Prometheus, /healthz and /readyz there; not served unless given. Needs the extra web.",
+        show_default=False,
+    ),
+]
 SipTrace = Annotated[
     Path | None, typer.Option(help="Write every SIP message to this file, for 'wanderbus sip ladder'.")
 ]
@@ -165,6 +173,7 @@ def up(
     encryption: Encryption = None,
     eci_port: EciPort = None,
     eci_host: EciHost = None,
+    http: Http = None,
     sip_trace: SipTrace = None,
     relay: Relay = None,
     relays: Relays = None,
@@ -190,6 +199,8 @@ def up(
     'wanderbus config sample broker' prints one.
 
     Example: wanderbus up --users users.txt --domain example.org --host 192.0.2.1
+
+    Example: wanderbus up --users users.txt --http 127.0.0.1:8080
 
     Example: wanderbus up --users users.txt --engine spark
 
@@ -292,6 +303,8 @@ def _print_ready(server: Server, json: bool) -> None:
         place = f"sip:{server.broker_uri.partition(':')[2].partition('@')[0]}@{shown(server.broker_address)}"
     if server.tls_address is not None:
         others["tls"] = f"sips:{shown(server.tls_address)}"
+    if server.http_url is not None:
+        others["http"] = server.http_url
     if server.eci_address is not None:
         others["eci"] = f"eci://{shown(server.eci_address)}"
     if json:

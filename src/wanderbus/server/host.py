@@ -102,6 +102,17 @@ class Host:
                 shutil.rmtree(self._directory.path, ignore_errors=True)
             raise
 
+    @property
+    def failure(self) -> str:
+        """Return the error that ends :meth:`run`, "" while there is none."""
+        if self._broken is None or not self._broken.done() or self._broken.cancelled():
+            return ""
+        return str(self._broken.exception())
+
+    def samples(self) -> Sequence[Sample]:
+        """Return the samples of the process, not older than a second."""
+        return self._metrics.samples()
+
     async def run(self) -> None:
         """Serve until cancelled; raise the error after which nothing is acknowledged."""
         assert self._broken is not None, "the host is not started"

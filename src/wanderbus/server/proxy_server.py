@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from wanderbus.config import ProxyArguments, ProxySettings
 from wanderbus.machine import Address
 from wanderbus.server import validation
 from wanderbus.server.host import DataDirectory, Host
-from wanderbus.server.hosted_server import HostedServer
+from wanderbus.server.hosted_server import HostedServer, ProcessView, http_of
 from wanderbus.server.sip_role import SIPRole
 from wanderbus.settings.reading import make
 from wanderbus.sip.proxy.routing_script import RoutingScript
+
+if TYPE_CHECKING:
+    from wanderbus.web.http_service import HttpService
 
 
 class ProxyServer(HostedServer):
@@ -46,6 +49,9 @@ class ProxyServer(HostedServer):
             sip_trace=settings.sip_trace,
             users=self._secrets,
         )
+
+    def _make_http(self, view: ProcessView) -> HttpService | None:
+        return http_of(self._settings, view, self._secrets)
 
     def _on_started(self) -> None:
         assert self._sip is not None

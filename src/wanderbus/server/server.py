@@ -15,7 +15,7 @@ from collections import ChainMap
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Literal, Self, Unpack, cast
+from typing import TYPE_CHECKING, Literal, Self, Unpack, cast
 
 import msgspec
 
@@ -41,7 +41,7 @@ from wanderbus.server.domain_settings import check_user_domains
 from wanderbus.server.event_domain_member import member_of, visit_key_of
 from wanderbus.server.extensions import extensions_of
 from wanderbus.server.host import DataDirectory, Host
-from wanderbus.server.hosted_server import HostedServer
+from wanderbus.server.hosted_server import HostedServer, ProcessView, http_of
 from wanderbus.server.local_logins import LocalAddress, LocalLogins, operator_name
 from wanderbus.server.login_service import operator_password, start_login_service
 from wanderbus.server.own_federation import federation_of
@@ -51,6 +51,9 @@ from wanderbus.settings.reading import make
 from wanderbus.sip.authentication.digest import Secret
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy.routing_script import RoutingScript
+
+if TYPE_CHECKING:
+    from wanderbus.web.http_service import HttpService
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -171,6 +174,10 @@ class Server(HostedServer):
             settings.data_dir, "events and keys", settings.disk_reserve_bytes, keep, new_name=settings.event_server
         )
         return Host(self._make_roles(), directory=directory, sip_trace=settings.sip_trace, users=self._users)
+
+    def _make_http(self, view: ProcessView) -> HttpService | None:
+        roles = self._broker_config.roles
+        return http_of(self._settings, view, self._users, lambda name: validation.user_uri(name, self.domain) in roles)
 
     def _on_started(self) -> None:
         if self._sip is not None:

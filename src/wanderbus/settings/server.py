@@ -140,6 +140,11 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_port: Port | None = None
     """TCP port of TLS; one above ``port`` unless given, 0 takes a free one."""
 
+    http: str | None = None
+    """Address of the pages for monitoring, ``host:port``: ``/metrics``, ``/healthz`` and ``/readyz``. Port 0 takes a
+    free one; none are served unless given. On loopback everybody may read them. Elsewhere they need
+    ``tls_certificate``, and the metrics name and password of a user with the role of operator (SPEC U-08)."""
+
     sip_trace: Path | None = None
     """File for every SIP message sent and received, without secrets and bounded in size."""
 
@@ -303,6 +308,7 @@ class ProxyArguments(TypedDict, total=False):
     tls_certificate: Path | str | None
     tls_key: Path | str | None
     tls_port: int | None
+    http: str | None
     sip_trace: Path | str | None
     relays: tuple[str, ...]
     relay_calls: Literal["nat", "all"]
