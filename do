@@ -133,7 +133,7 @@ COMMANDS = {
         ./do goals [--list | --quick] [ARGUMENTS of python -m bench.goals]""",
     "wheel": """build a wheel of the package in dist/
         ./do wheel [ARGUMENTS of hatchling build]""",
-    "fmt": """format the code, apply lint fixes, regenerate docs/cli.md, docs/paths.md and docs/sip-conformance.md
+    "fmt": """format the code, apply lint fixes, regenerate the pages of docs/ that are made from code
         ./do fmt [ARGUMENTS of ruff format]""",
 }
 # Title and module of each command that only runs a program of the project.
@@ -177,6 +177,7 @@ PEERS = {
     "redis-server": "redis-server",
     "rtpengine": "rtpengine-daemon",
     "strace": "strace",
+    "prometheus": "prometheus",
 }
 INTEROP_PEERS = {
     "/usr/lib/*/kamailio/modules/tls.so": "kamailio-tls-modules",
@@ -189,7 +190,9 @@ BROWSER = {"chromium": "chromium"}  # a test measures the report in it
 EVERYBODY = {**PEERS, **INTEROP_PEERS}
 NEEDS_PEERS = {"test": {**PEERS, **BROWSER}, "bench": PEERS, "interop": EVERYBODY, "goals": EVERYBODY}
 # Debian starts these services on their default ports; tests and benchmarks start their own on free ports.
-SERVICES = ("kamailio", "mosquitto", "nats-server", "redis-server", "rtpengine-daemon")
+SERVICES = ("kamailio", "mosquitto", "nats-server", "redis-server", "rtpengine-daemon", "prometheus")
+# Programs of tools/ that write pages of docs/ from the code.
+WRITERS = ("cli_reference", "paths", "sip_conformance", "state_diagram", "configuration", "limits", "metrics")
 
 
 class StepError(Exception):
@@ -333,12 +336,8 @@ def fmt(arguments: list[str]) -> None:
         step("lint", ["-m", "ruff", "check", "--fix-only", "--quiet"])
     step("format", ["-m", "ruff", "format", *arguments])
     if not arguments:
-        step("command-line reference", [os.path.join("tools", "cli_reference.py")])
-        step("table of paths", [os.path.join("tools", "paths.py")])
-        step("table of SIP messages", [os.path.join("tools", "sip_conformance.py")])
-        step("diagrams of SIP states", [os.path.join("tools", "state_diagram.py")])
-        step("configuration", [os.path.join("tools", "configuration.py")])
-        step("arithmetic of limits", [os.path.join("tools", "limits.py")])
+        for tool in WRITERS:
+            step(tool.replace("_", " "), [os.path.join("tools", f"{tool}.py")])
 
 
 def step(title: str, arguments: list[str]) -> None:

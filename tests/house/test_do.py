@@ -86,7 +86,7 @@ def test_without_root_the_exact_command_is_printed(do: Any, monkeypatch: pytest.
 
 PEERS = [
     *("kamailio", "sip-tester", "mosquitto", "iptables", "nftables"),
-    *("nats-server", "redis-server", "rtpengine-daemon", "strace"),
+    *("nats-server", "redis-server", "rtpengine-daemon", "strace", "prometheus"),
 ]
 
 

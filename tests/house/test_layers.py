@@ -102,11 +102,11 @@ ALLOWED: dict[str, set[str]] = {
     | {"runtime", "settings"},
     "server": MACHINES - {"client.machine"}
     | {"config", "runtime", "runtime.files.file_modes", "runtime.log_place", "runtime.log_readers", "settings"}
-    | {"runtime.segment_files", "runtime.services"},
+    | {"runtime.segment_files", "runtime.services", "web"},
     "api": {"sip", "rudp", "datachannel", "mobility", "runtime", "settings", "broker"},
     "plots": set(),
     "testbed": set(),
-    "web": MACHINES | {"config", "runtime", "settings", "client", "server"},
+    "web": MACHINES | {"config", "runtime", "settings", "client"},
     "evaluation": {
         *("filters", "protocol", "channels", "matching", "broker", "peers", "federation", "rudp"),
         *("simulation", "client", "server", "plots", "testbed"),

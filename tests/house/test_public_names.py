@@ -115,7 +115,7 @@ MEMBERS = {
         ),
     ],
     "Server": [
-        *("address", "broker_address", "broker_uri", "close", "domain", "eci_address", "from_file", "run"),
+        *("address", "broker_address", "broker_uri", "close", "domain", "eci_address", "from_file", "http_url", "run"),
         *("sip_server", "tls_address"),
     ],
     "Subscription": [

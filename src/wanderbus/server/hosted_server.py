@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ProcessView:
-    """What a process shows of itself: nothing until its host serves."""
+    """View of a process for its pages: it has no samples until its host serves."""
 
     host: Host | None = None
 

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 
-from wanderbus.errors import ConfigurationError
+from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.hosts import is_ip_address
 from wanderbus.machine import Address, shown
 from wanderbus.parameters.signalling import LoginLimits
@@ -31,9 +31,7 @@ def service_of(
         return HttpService(process, address)
     place = shown(address)
     if is_operator is None:
-        raise ConfigurationError(
-            f"http: {place} is not on loopback, and this process knows no operators; use 127.0.0.1"
-        )
+        raise ConfigurationError(f"http: {place} is not on loopback, and a proxy alone has no operators; use 127.0.0.1")
     if settings.tls_certificate is None:
         raise ConfigurationError(
             f"http: {place} is not on loopback, so that passwords would cross the network; set tls_certificate, or "
@@ -77,6 +75,8 @@ class HttpService:
         """Begin to serve; :class:`ConfigurationError` if the address cannot be used."""
         try:
             await self._server.start()
+        except WanderbusError:
+            raise
         except OSError as error:
             place = shown(self._server.address)
             raise ConfigurationError(f"http: {place} cannot be used: {error.strerror}; give another one") from None

@@ -26,7 +26,7 @@ _REFUSALS = {
 
 
 class Monitored(Protocol):
-    """What a process shows of itself."""
+    """State and samples of a process."""
 
     @property
     def is_serving(self) -> bool:
