@@ -93,7 +93,13 @@ if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept every 
         import importlib
 
         if name in _HOMES:
-            return getattr(importlib.import_module(_HOMES[name]), name)
+            try:
+                return getattr(importlib.import_module(_HOMES[name]), name)
+            except ModuleNotFoundError as error:
+                if name != "Server" or (error.name or "").startswith("wanderbus"):
+                    raise
+                remedy = "pip install 'wanderbus[server]'"
+                raise ModuleNotFoundError(f"a server needs {error.name}: {remedy}", name=error.name) from None
         raise AttributeError(_unknown(name), name=name)
 
 
