@@ -206,3 +206,24 @@ def test_a_disk_that_fails_ends_the_server_with_one_line(shell: Shell, tmp_path:
     assert (status, out) == (1, "")
     assert "data failed, nothing more is acknowledged: " in one_line(err)
     publisher.kill()
+
+
+def test_log_lines_as_json_and_the_notice_of_a_service_manager(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = shell.directory / "notify"
+    (shell.directory / "users").chmod(0o644)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
+        notices.bind(str(path))
+        notices.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        server = shell.start(
+            *("up", "--users", "users", "--data-dir", "data", "--port", "0", "--log-json", "--verbose"),
+            *("--http", "127.0.0.1:0"),
+        )
+        assert " http://127.0.0.1:" in read_line(server)
+        assert notices.recv(99) == b"READY=1"
+    server.send_signal(signal.SIGTERM)
+    status, out, err = ended(server)
+    assert (status, out) == (0, "")
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert any("users holds secrets" in line["message"] for line in lines), err
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in lines), err

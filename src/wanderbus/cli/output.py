@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
@@ -147,10 +148,26 @@ class _EscapingFormatter(logging.Formatter):
         return escaped(super().formatMessage(record))
 
 
-def log_to_stderr(*, verbose: bool) -> None:
-    """Send log messages to standard error: from level WARNING, or from INFO if ``verbose``."""
+class _JSONFormatter(logging.Formatter):
+    """Makes one JSON object of each message, in one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(fields).decode()
+
+
+def log_to_stderr(*, verbose: bool, as_json: bool = False) -> None:
+    """Send log messages to standard error: from level WARNING, or from INFO if ``verbose``; ``as_json`` one a line."""
     handler: logging.StreamHandler[TextIO] = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    lines = _EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(_JSONFormatter() if as_json else lines)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
 
 

@@ -16,6 +16,7 @@ from wanderbus.cli.up import (
     Domain,
     Host,
     Http,
+    LogJSON,
     Port,
     Relay,
     RelayCalls,
@@ -55,6 +56,7 @@ def proxy(
     relay_calls: RelayCalls = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
+    log_json: LogJSON = False,
 ) -> None:
     """Run only a SIP registrar and proxy. Brokers register there as users, with 'wanderbus up --sip-server'.
 
@@ -63,7 +65,7 @@ def proxy(
 
     Example: wanderbus proxy --users users.txt --domain example.org --host 192.0.2.1
     """
-    log_to_stderr(verbose=verbose)
+    log_to_stderr(verbose=verbose, as_json=log_json)
     server = ProxyServer(**given_to(ProxySettings, context.params, config))
     run_async(serve(server, lambda: _print_ready(server, json)))
 

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from wanderbus.cli.output import log_to_stderr, print_json, print_line, run_async
-from wanderbus.cli.up import serve
+from wanderbus.cli.up import LogJSON, serve
 from wanderbus.config import RelayLimits, RelaySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import shown
@@ -72,6 +72,7 @@ def relay(
     figures_s: FiguresS = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ready line and the counters as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
+    log_json: LogJSON = False,
 ) -> None:
     """Run a media relay: it forwards data channels between peers that cannot reach each other, as behind NAT.
 
@@ -83,7 +84,7 @@ def relay(
 
     Example: wanderbus relay --address 192.0.2.1 --ng-listen 10.0.0.1:2223 --ng-from 10.0.0.2 --json --figures-s 60
     """
-    log_to_stderr(verbose=verbose)
+    log_to_stderr(verbose=verbose, as_json=log_json)
     # The options for settings and limits have the names of their keys.
     given = {name: value for name, value in context.params.items() if value not in (None, [], ())}
     settings = {} if config is None else settings_in(RelaySettings, config)

@@ -19,6 +19,7 @@ from wanderbus.machine import shown
 from wanderbus.runtime.files.config_files import settings_in
 from wanderbus.runtime.files.domain_file import read_domain
 from wanderbus.runtime.files.users_file import read_users
+from wanderbus.runtime.service_notice import announced
 from wanderbus.server.hosted_server import HostedServer
 from wanderbus.server.server import Server
 from wanderbus.settings.event_domain import address_in
@@ -71,6 +72,7 @@ Http = Annotated[
         show_default=False,
     ),
 ]
+LogJSON = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
 SipTrace = Annotated[
     Path | None, typer.Option(help="Write every SIP message to this file, for 'wanderbus sip ladder'.")
 ]
@@ -190,6 +192,7 @@ def up(
     federation_key: FederationKey = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
+    log_json: LogJSON = False,
 ) -> None:
     """Run a server: SIP registrar and proxy, broker, event log.
 
@@ -208,7 +211,7 @@ def up(
 
     Example: wanderbus up --config broker.toml --sip-server "sip:192.0.2.1:5060;transport=tcp" --host 192.0.2.2
     """
-    log_to_stderr(verbose=verbose)
+    log_to_stderr(verbose=verbose, as_json=log_json)
     server = Server(**given_to(ServerSettings, context.params, config))
     run_async(serve(server, lambda: _print_ready(server, json)))
 
@@ -287,9 +290,10 @@ async def serve(
             gc.collect()
             gc.freeze()
             print_ready()
-            while not running.done():
-                await asyncio.wait([running], timeout=figures_s)
-                print_figures()
+            async with announced():
+                while not running.done():
+                    await asyncio.wait([running], timeout=figures_s)
+                    print_figures()
         finally:
             running.cancel()
         if not running.cancelled():
