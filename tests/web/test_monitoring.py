@@ -15,6 +15,7 @@ import pytest
 from wanderbus.errors import ConfigurationError
 from wanderbus.metrics import Sample
 from wanderbus.parameters.signalling import LoginLimits
+from wanderbus.refusals import Limited
 from wanderbus.settings.server import ProxySettings
 from wanderbus.sip.authentication.login_guard import LoginGuard
 from wanderbus.web.http_service import service_of
@@ -28,6 +29,9 @@ class Process(msgspec.Struct):
     is_serving: bool = True
     failure: str = ""
     gauges: dict[str, float] = {}
+
+    def note(self, limited: Limited) -> None:
+        return
 
     def samples(self) -> Sequence[Sample]:
         return [Sample(name, value) for name, value in self.gauges.items()]

@@ -243,6 +243,34 @@ class StreamLimits(msgspec.Struct, frozen=True):
                 raise ValueError(f"{name} must be above 0")
 
 
+class PageLimits(StreamLimits, frozen=True):
+    """Bounds on the connections to the pages of ``http``, which few programs ask for."""
+
+    section: ClassVar[str] = "http_connections"
+    """The table of the settings that contains them."""
+
+    connections_max: int = 64
+    """Connections at once."""
+
+    connections_per_host_max: int = 16
+    """Accepted connections from one IPv4 address or /64 of IPv6."""
+
+    connections_per_s: float = 20.0
+    """Sustained rate of connections from one IPv4 address or /64 of IPv6, per second."""
+
+    burst_connections: float = 64.0
+    """Burst of connections above that rate."""
+
+    idle_s_max: float | None = 15.0
+    """Time for each request on a connection: until it has come as a whole and is answered, or the next one has."""
+
+    silent_s_max: float = 10.0
+    """Time after which an accepted connection is closed if nothing was answered on it."""
+
+    handshakes_max: int = 16
+    """TLS handshakes of accepted connections at once."""
+
+
 class DataStreamLimits(StreamLimits, frozen=True):
     """Bounds on the connections of data channels, which may be idle, since subscribers wait.
 

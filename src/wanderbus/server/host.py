@@ -113,6 +113,10 @@ class Host:
         """Return the samples of the process, not older than a second."""
         return self._metrics.samples()
 
+    def note(self, limited: Limited) -> None:
+        """Count what a limit outside the roles has refused."""
+        self._refusals.note(limited)
+
     async def run(self) -> None:
         """Serve until cancelled; raise the error after which nothing is acknowledged."""
         assert self._broken is not None, "the host is not started"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from wanderbus.errors import ConfigurationError
 from wanderbus.metrics import Sample
+from wanderbus.refusals import Limited
 from wanderbus.server.host import Host
 from wanderbus.settings.server import ProxySettings
 from wanderbus.sip.authentication.digest import Secret
@@ -35,6 +36,11 @@ class ProcessView:
     def samples(self) -> Sequence[Sample]:
         """See :class:`wanderbus.web.monitoring.Monitored`."""
         return () if self.host is None else self.host.samples()
+
+    def note(self, limited: Limited) -> None:
+        """See :class:`wanderbus.web.monitoring.Monitored`."""
+        if self.host is not None:
+            self.host.note(limited)
 
 
 def http_of(

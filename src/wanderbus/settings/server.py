@@ -16,7 +16,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.relay import RelayLimits
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
-from wanderbus.parameters.transports import DataStreamLimits, RudpConfig, StreamLimits, TcpConfig
+from wanderbus.parameters.transports import DataStreamLimits, PageLimits, RudpConfig, StreamLimits, TcpConfig
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
@@ -178,6 +178,9 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     sip_connections: StreamLimits | None = None
     """Limits of SIP connections over TCP and TLS, of registrar and proxy, and again of the broker (SPEC U Taste)."""
 
+    http_connections: PageLimits | None = None
+    """Limits of connections to the pages of ``http``."""
+
     relay: RelaySettings | None = None
     """Media relay in the same process, instead of ``relays``; it runs if this table exists, even if empty."""
 
@@ -318,6 +321,7 @@ class ProxyArguments(TypedDict, total=False):
     flood: FloodLimits | None
     logins: LoginLimits | None
     sip_connections: StreamLimits | None
+    http_connections: PageLimits | None
     relay: RelaySettings | None
     domains: DomainsSettings | None
     access: AccessSettings | None

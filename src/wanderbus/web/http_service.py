@@ -10,6 +10,7 @@ from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.hosts import is_ip_address
 from wanderbus.machine import Address, shown
 from wanderbus.parameters.signalling import LoginLimits
+from wanderbus.parameters.transports import PageLimits
 from wanderbus.runtime.net.http_server import HttpServer
 from wanderbus.runtime.net.tls import server_tls
 from wanderbus.settings.server import ProxySettings
@@ -28,7 +29,7 @@ def service_of(
     """Return the pages that ``settings.http`` describes; :class:`ConfigurationError` if they cannot be served there."""
     address = _address(settings.http or "")
     if ip_address(address[0]).is_loopback:
-        return HttpService(process, address)
+        return HttpService(process, address, settings.http_connections)
     place = shown(address)
     if is_operator is None:
         raise ConfigurationError(f"http: {place} is not on loopback, and a proxy alone has no operators; use 127.0.0.1")
@@ -38,7 +39,8 @@ def service_of(
             "listen on 127.0.0.1 behind a proxy"
         )
     login = OperatorLogin(settings.domain.lower(), secrets, is_operator, LoginGuard(settings.logins or LoginLimits()))
-    return HttpService(process, address, login, server_tls(settings.tls_certificate, settings.tls_key))
+    tls = server_tls(settings.tls_certificate, settings.tls_key)
+    return HttpService(process, address, settings.http_connections, login, tls)
 
 
 def _address(text: str) -> Address:
@@ -60,10 +62,11 @@ class HttpService:
         self,
         process: Monitored,
         address: Address,
+        limits: PageLimits | None = None,
         login: OperatorLogin | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._server = HttpServer(application(process, login), address, tls)
+        self._server = HttpServer(application(process, login), address, tls, limits, process.note)
         self._scheme = "http" if tls is None else "https"
 
     @property

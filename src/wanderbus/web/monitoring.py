@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from wanderbus.metrics import Sample
+from wanderbus.refusals import Limited
 from wanderbus.web import exposition
 from wanderbus.web.operator_login import OperatorLogin
 
@@ -40,6 +41,10 @@ class Monitored(Protocol):
 
     def samples(self) -> Sequence[Sample]:
         """Return the samples of the process; empty before it serves."""
+        ...
+
+    def note(self, limited: Limited) -> None:
+        """Count what a limit of the pages has refused or closed."""
         ...
 
 

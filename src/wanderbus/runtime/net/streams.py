@@ -155,6 +155,17 @@ class Streams:
         if connection is not None:
             self._write(connection, wanted.data)
 
+    def write(self, number: int, data: bytes) -> None:
+        """Send data on one open connection; it is lost on an unknown number."""
+        if (connection := self._connections.get(number)) is not None:
+            self._write(connection, data)
+
+    def end_connection(self, number: int) -> None:
+        """Close one connection as soon as what waits for the peer is sent; an unknown number is ignored."""
+        connection = self._connections.get(number)
+        if connection is not None and connection.transport is not None:
+            connection.transport.close()
+
     def close_connection(self, number: int) -> None:
         """Close one connection; an unknown number is ignored."""
         connection = self._connections.get(number)
