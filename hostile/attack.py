@@ -12,6 +12,9 @@ DOMAIN: Final = "localhost"
 ATTACKERS: Final = ("mallory", "trudy", "oscar", "sybil")
 """Users of the server who are hostile; strangers have no account."""
 
+PAGES_PORT: Final = 5110
+"""Port of the pages for monitoring, if the server serves them."""
+
 OPERATOR: Final = "judy"
 """User who is neither a good agent nor an attacker, and administrator."""
 
@@ -94,6 +97,9 @@ class Attack(NamedTuple):
 
     eci: bool = False
     """True if the server also serves the original ECI, on an address that everybody reaches."""
+
+    pages: bool = False
+    """True if the server also serves pages for monitoring, over TLS."""
 
     ipv6: bool = False
     """True if server, good agents and attacker have IPv6 only."""

@@ -91,6 +91,7 @@ class Scene:
                 traced=attack.traced,
                 short_segments=attack.short_segments,
                 eci=attack.eci,
+                pages=attack.pages,
                 host=self._address,
                 federation=alone_in_federation(directory, self._address) if is_federated else None,
             )

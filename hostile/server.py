@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from harness.certificate import make_certificate
 from harness.process_figures import open_files, processor_s, resident_bytes
-from hostile.attack import DOMAIN, OPERATOR, PASSWORD
+from hostile.attack import DOMAIN, OPERATOR, PAGES_PORT, PASSWORD
 from hostile.network import SERVER, Network
 from hostile.priority import come_first, waited_s
 from wanderbus.testbed import CannotRunError
@@ -52,6 +52,7 @@ class Server:
         traced: bool = False,
         short_segments: bool = False,
         eci: bool = False,
+        pages: bool = False,
         host: str = SERVER,
         domain: str = DOMAIN,
         member: tuple[Path, str] | None = None,
@@ -78,6 +79,7 @@ class Server:
         certificate, key = make_certificate(directory)
         given = {"host": host, "domain": domain, "users": str(file), "data_dir": str(self.data)}
         given |= {"tls_certificate": str(certificate), "tls_key": str(key)}
+        given |= {"http": f"{host}:{PAGES_PORT}"} if pages else {}
         given |= {"sip_trace": self.trace} if traced else {}
         given |= {"event_domain": str(member[0]), "event_server": member[1]} if member else {}
         if federation is not None:

@@ -14,6 +14,7 @@ from hostile.attacks import (
     filters,
     floods,
     neighbours,
+    pages,
     passwords,
     patterns,
     servers,
@@ -33,6 +34,7 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     *crowds.ATTACKS,
     *agents.ATTACKS,
     *eci.ATTACKS,
+    *pages.ATTACKS,
     *servers.ATTACKS,
     *neighbours.ATTACKS,
 )
