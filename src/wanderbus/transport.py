@@ -71,6 +71,16 @@ class ChangePath(ConnectionRequest, frozen=True):
     generation: int
 
 
+class ValidatePath(ConnectionRequest, frozen=True):
+    """Challenge the peer at ``remote``, and send there once it has answered: another party has reported its move.
+
+    Ignored if ``generation`` is below that of the path in use. Over TCP the peer connects itself, and it has no effect.
+    """
+
+    remote: Address
+    generation: int
+
+
 class MovedHere(ConnectionRequest, frozen=True):
     """Report that this side has a new address; its packets carry ``generation`` from now on (DESIGN 6.1)."""
 

@@ -23,7 +23,7 @@ from wanderbus.broker.sessions.handover_messages import DeviceLocated
 from wanderbus.broker.signals import BrokerInput
 from wanderbus.broker.state.rows import device_key, session_key
 from wanderbus.composition import Composition
-from wanderbus.datachannel.description import former_of, session_of
+from wanderbus.datachannel.description import former_of, places_of, read_place, session_of
 from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
 from wanderbus.hosts import domain_of
 from wanderbus.machine import CancelTimer, CloseStream, Output, SendDatagram, SendOnStream, SetTimer
@@ -225,6 +225,21 @@ class DeviceSignalling:
             self._sessions.connected(session, former)
         self._parts.give(TRANSPORTS, for_transports)
         self._parts.give(USER_AGENT, [sip.AcceptOffer(offer.id, self._channels.describe(session.channel), renews=True)])
+        self._locate_others(session, places_of(offer.media))
+
+    def _locate_others(self, session: DeviceSession, places: list[str]) -> None:
+        """Find the other devices of a user where one of them reports them (SPEC D-14); refuse what is no place."""
+        others = {each.channel.remote.connection: each for each in self._of_user(session) if each.channel.remote}
+        for text in places:
+            try:
+                place = read_place(text)
+                if other := others.get(place.connection):
+                    self._parts.give(TRANSPORTS, self._channels.locate(other.channel, place))
+            except RemoteProtocolError as error:
+                self._refused(session, error)
+
+    def _of_user(self, session: DeviceSession) -> list[DeviceSession]:
+        return [each for each in self._sessions.of_user(session.user) if each is not session]
 
     def _new_session(self, offer: sip.SessionOffered) -> DeviceSession:
         known = self._user_agent.sessions.get(offer.id)

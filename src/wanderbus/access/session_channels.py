@@ -11,11 +11,13 @@ from wanderbus.datachannel import (
     channel_secret,
     protocol_over,
 )
+from wanderbus.datachannel.description import Place
 from wanderbus.machine import Address
 from wanderbus.mobility.properties import Properties
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.message.uri import SIPUri
+from wanderbus.transport import ConnectionRequest
 
 
 class SessionChannels:
@@ -69,3 +71,10 @@ class SessionChannels:
     def read(self, channel: DataChannel, media: MediaDescription) -> ChannelEnd:
         """Return the agent's end of ``channel``; :class:`RemoteProtocolError` if its description is refused."""
         return channel.read(media, self._host)
+
+    def locate(self, channel: DataChannel, place: Place) -> list[ConnectionRequest]:
+        """Return the inputs that lead ``channel`` to the place that another device of the user has sent.
+
+        :raises SIPParseError: the place is refused
+        """
+        return channel.on_place(place, self._host)

@@ -41,7 +41,6 @@ from wanderbus.client.readers import Readers
 from wanderbus.client.reports import (
     Ending,
     Listeners,
-    MachineWarning,
     MachineWarnings,
     OutboxEnd,
     OutboxRefusal,
@@ -426,13 +425,14 @@ class Agent:
 
         return history(self._requests, subject, first, last, newest)
 
-    async def rebind(self, local_address: str) -> None:
+    async def rebind(self, local_address: str, *, along: Sequence[Agent] = ()) -> None:
         """Use ``local_address`` from now on, and stop following the system's route: for hosts with several addresses.
 
+        ``along`` are other agents of this user in this program: they move too, and one update reports all (SPEC D-14).
         Raise :class:`ConfigurationError` if it cannot be used; the agent then keeps the previous address.
         """
         self._driving()
-        self._end.rebind(local_address)
+        self._end.rebind(local_address, [each._end for each in along if each._driving()])
 
     async def handover(self, server: str) -> None:
         """Move this agent's session to another ``server``, and return once it is connected there; see Operator.move.
@@ -558,7 +558,7 @@ class Agent:
                     _log.warning("%s cannot reach its server: %s; %s", self.uri, output.reason, output.remedy)
             case Disconnected():
                 self._disconnected.set()
-            case _ if isinstance(output, MachineWarning):
+            case _:
                 self._warnings.log(output)
 
     def _status_changed(self, change: AgentStatusChanged) -> None:

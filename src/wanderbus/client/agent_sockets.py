@@ -7,7 +7,7 @@ import errno
 import ipaddress
 import logging
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -97,8 +97,18 @@ class AgentSockets(Protocol):
         """
         ...
 
-    def rebind(self, local_address: str) -> None:
-        """Use ``local_address`` from now on, whatever the route; :class:`ConfigurationError` if it cannot be used."""
+    def rebind(self, local_address: str, others: Sequence[AgentSockets] = ()) -> None:
+        """Use ``local_address`` from now on, whatever the route; :class:`ConfigurationError` if it cannot be used.
+
+        The sockets of ``others``, further devices of the user, move as well, and this one reports their places.
+        """
+        ...
+
+    def rebind_along(self, local_address: str, reporter: AgentProperties) -> str:
+        """Use ``local_address`` without a report to the broker; return the place, which ``reporter`` sends.
+
+        :raises ConfigurationError: the address cannot be used, or the other agent has another user or broker
+        """
         ...
 
     def close(self) -> None:
@@ -203,10 +213,21 @@ class MobileEnd:
         if self._local_address is None:
             self._monitor = AddressMonitor(self.properties.server, self._followed)
 
-    def rebind(self, local_address: str) -> None:
+    def rebind(self, local_address: str, others: Sequence[AgentSockets] = ()) -> None:
         """See :meth:`AgentSockets.rebind`."""
-        self._move(local_address)
+        self._move(local_address, tuple([each.rebind_along(local_address, self.properties) for each in others]))
         self._stop_following()
+
+    def rebind_along(self, local_address: str, reporter: AgentProperties) -> str:
+        """See :meth:`AgentSockets.rebind_along`."""
+        if (self.properties.uri, self.properties.broker) != (reporter.uri, reporter.broker):
+            raise ConfigurationError(f"along: {self.properties.uri} is not another device of {reporter.uri}")
+        bound = self._bind(local_address)
+        self._stop_following()
+        self._driver.take(Moved(bound[core.SIP_SOCKET], bound[core.DATA_SOCKET], by_other=True))
+        machine = self._driver.machine
+        assert isinstance(machine, core.AgentMachine)
+        return machine.place
 
     def close(self) -> None:
         """See :meth:`AgentSockets.close`."""
@@ -239,9 +260,10 @@ class MobileEnd:
                 driver.allow_streams(core.SIP_SOCKET, local_host=local)  # for requests too long for the path
         return bound
 
-    def _move(self, local: str) -> None:
+    def _move(self, local: str, places: Sequence[str] = ()) -> None:
         bound = self._bind(local)
-        self._driver.feed(Moved(bound[core.SIP_SOCKET], bound[core.DATA_SOCKET]))
+        given = tuple([place for place in places if place])
+        self._driver.feed(Moved(bound[core.SIP_SOCKET], bound[core.DATA_SOCKET], given))
 
     def _followed(self, local: str) -> bool:
         try:

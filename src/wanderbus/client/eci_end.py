@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
 import msgspec
 
-from wanderbus.client.agent_sockets import ECI_SCHEME, local_address, located, shared_properties, usable
+from wanderbus.client.agent_sockets import ECI_SCHEME, AgentSockets, local_address, located, shared_properties, usable
 from wanderbus.client.machine import baseline
 from wanderbus.client.machine.messages import AgentProperties, Moved
 from wanderbus.errors import ConfigurationError
@@ -24,6 +25,8 @@ _NOT_IN_ECI: Final = (
     "publisher_filtering",
 )
 """Settings that the original ECI cannot provide; giving one is an error."""
+
+_NO_DEVICES: Final = "along: original ECI has no user with several devices; leave it out"
 
 
 class BaselineEnd:
@@ -68,10 +71,16 @@ class BaselineEnd:
         data = self._bind(local_address(self._local_address, self.properties.server))
         driver.machine = baseline.EciAgentMachine(self.properties, data=data)
 
-    def rebind(self, local_address: str) -> None:
+    def rebind(self, local_address: str, others: Sequence[AgentSockets] = ()) -> None:
         """See :meth:`AgentSockets.rebind`; the broker is not notified and keeps sending to the previous address."""
+        if others:
+            raise ConfigurationError(_NO_DEVICES)
         data = self._bind(local_address)
         self._driver.feed(Moved(data, data))
+
+    def rebind_along(self, local_address: str, reporter: AgentProperties) -> str:
+        """See :meth:`AgentSockets.rebind_along`: an address is a user of its own, without further devices."""
+        raise ConfigurationError(_NO_DEVICES)
 
     def close(self) -> None:
         """See :meth:`AgentSockets.close`."""

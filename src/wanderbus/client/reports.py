@@ -12,6 +12,7 @@ import msgspec
 from wanderbus.completion import public_names
 from wanderbus.detection import DetectorFailed
 from wanderbus.event import Event
+from wanderbus.machine import Output
 from wanderbus.refusals import Limited
 from wanderbus.subscription import Subscription
 
@@ -126,24 +127,18 @@ class Listeners(Generic[Report]):
         self._listening.clear()
 
 
-MachineWarning = Limited | DetectorFailed
-"""Outputs of an agent's machine that only the log reports."""
-
-
 class MachineWarnings:
     """Logs discarded SIP messages of strangers and failed detectors: the first, and each doubling of their number."""
 
     def __init__(self) -> None:
         self._discarded = 0
 
-    def log(self, warning: MachineWarning) -> None:
-        """Log ``warning`` if it is due."""
-        if isinstance(warning, DetectorFailed):
-            _log.warning(
-                "failure detectors of the application failed %s times so far: %s", warning.count, warning.reason
-            )
-        else:
-            self._count(warning)
+    def log(self, output: Output) -> None:
+        """Log an output of the machine that is due; others are no warnings."""
+        if isinstance(output, DetectorFailed):
+            _log.warning("failure detectors of the application failed %s times so far: %s", output.count, output.reason)
+        elif isinstance(output, Limited):
+            self._count(output)
 
     def _count(self, limited: Limited) -> None:
         before, self._discarded = self._discarded, self._discarded + limited.count

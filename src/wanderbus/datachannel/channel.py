@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wanderbus.datachannel.description import DISCARD_PORT, ChannelEnd, Protocol, describe_end, read_end
+from wanderbus.datachannel.description import DISCARD_PORT, ChannelEnd, Place, Protocol, describe_end, read_end
 from wanderbus.datachannel.transports import Transports
 from wanderbus.datachannel.trust import Parties
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.hosts import is_single_host, may_be_peer
 from wanderbus.machine import Address
 from wanderbus.sip.message.sdp import MediaDescription
-from wanderbus.transport import ChangePath, CloseConnection, ConnectionRequest, MovedHere, Probe
+from wanderbus.transport import ChangePath, CloseConnection, ConnectionRequest, MovedHere, Probe, ValidatePath
 
 if TYPE_CHECKING:
     from wanderbus.rudp.keys import KeyPair
@@ -139,6 +139,30 @@ class DataChannel:
         """Report that this side has a new address."""
         self._generation += 1
         return [] if self.remote is None else [MovedHere(self.local, self._generation)]
+
+    def place(self, address: Address) -> Place | None:
+        """Return the signed place of this device at ``address``; None while nothing can be moved to it.
+
+        A relay learns a new address only from an update of the session itself.
+        """
+        if self.remote is None or self.relayed:
+            return None
+        return self.parties.signed_place(Place(self.local, self._generation, address))
+
+    def on_place(self, place: Place, here: str) -> list[ConnectionRequest]:
+        """Check the place of the peer that another device has sent; return the inputs that lead there.
+
+        The address is used only after the peer has answered from there, with the keys of the connection.
+
+        :raises SIPParseError: the peer has not signed it, or cannot be there
+        """
+        host = place.address[0]
+        self.parties.check_place(place)
+        if not is_single_host(host) or not may_be_peer(host, here):
+            raise SIPParseError(f"a device is described at {host}, where it cannot be", 488)
+        if self.relayed or place.generation < self._peer_generation:
+            raise SIPParseError("the place of a device is older than its last move, or behind a relay", 488)
+        return [ValidatePath(self.local, place.address, place.generation)]
 
     def lost(self) -> None:
         """Record that sending failed: the next agreement is a new connection, and this one can be probed until then."""

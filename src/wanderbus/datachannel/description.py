@@ -4,7 +4,8 @@ Each side names its end of the connection and numbers its own moves, so that an 
 Reliable UDP carries a public key, or an attribute for plain mode. TCP carries the side that connects, and the
 fingerprint of the other side's certificate. ``a=wanderbus-relay`` asks the proxies for a relay, and
 ``a=wanderbus-session`` names the session that an agent wants to join, and ``a=wanderbus-former`` the server of a domain
-at which it has subscriptions::
+at which it has subscriptions. ``a=wanderbus-place`` is the address of another device of the user: the id and generation
+of its connection, host, port, and the device's MAC. Older brokers ignore it (SPEC D-14)::
 
     m=application 40000 UDP x-wanderbus                 m=application 5072 TCP/TLS x-wanderbus
     a=wanderbus-connection:1f00c3a8d2b94e61             a=wanderbus-connection:1f00c3a8d2b94e61
@@ -39,6 +40,7 @@ MAC: Final = "wanderbus-mac"
 RELAY: Final = "wanderbus-relay"
 SESSION: Final = "wanderbus-session"
 FORMER: Final = "wanderbus-former"
+PLACE: Final = "wanderbus-place"
 SUITE: Final = "x25519-aes128gcm"
 
 DATA_SOCKET: Final = "data"
@@ -48,6 +50,10 @@ STREAM_SOCKET: Final = "data-stream"
 DISCARD_PORT: Final = 9
 """Port in the description of the side that opens the TCP connection (RFC 4145 4.1)."""
 
+PLACES_MAX: Final = 8
+"""Most places of other devices in one description."""
+
+_PLACE: Final = re.compile(r"([0-9a-f]{16}) ([0-9]{1,10}) ([0-9A-Fa-f.:]{2,45}) ([0-9]{1,5}) ([A-Za-z0-9+/]{43}=|-)")
 _PROTOCOLS: Final = ("UDP", "TCP", "TCP/TLS")
 _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,16}")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -88,6 +94,48 @@ class ChannelEnd(msgspec.Struct, frozen=True, kw_only=True):
     def sealed(self) -> bool:
         """Return whether the traffic is encrypted."""
         return bool(self.key) or self.protocol == "TCP/TLS"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Address of a device's end of its connection, after its ``generation``-th move, and the device's MAC of these."""
+
+    connection: int
+    generation: int
+    address: Address
+    mac: bytes = b""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return what the MAC covers."""
+        host, port = self.address
+        return f"{self.connection:016x}", str(self.generation), host, str(port)
+
+    @property
+    def text(self) -> str:
+        """Return the value of the attribute."""
+        return " ".join((*self.words, b64encode(self.mac).decode() or "-"))
+
+
+def read_place(text: str) -> Place:
+    """Return the place in the value of an attribute; :class:`SIPParseError` with status 488 if it is none."""
+    found = _PLACE.fullmatch(text)
+    if found is None or not 0 < int(found[4]) < 65_536 or int(found[2]) >= 2**32:
+        raise _unacceptable(f"{PLACE} needs an id, a generation, an address and a signature")
+    mac = b"" if found[5] == "-" else _decoded(found[5], PLACE)
+    return Place(int(found[1], 16), int(found[2]), (found[3], int(found[4])), mac)
+
+
+def with_places(media: MediaDescription, places: tuple[str, ...]) -> MediaDescription:
+    """Return the description of a device that sends the places of others, up to :data:`PLACES_MAX`."""
+    if not places:
+        return media
+    added = [(PLACE, text) for text in places[:PLACES_MAX]]
+    return msgspec.structs.replace(media, attributes=(*media.attributes, *added))
+
+
+def places_of(media: MediaDescription) -> list[str]:
+    """Return the values of the first :data:`PLACES_MAX` places in a description, unread."""
+    return [value or "" for name, value in media.attributes if name == PLACE][:PLACES_MAX]
 
 
 def describe_end(end: ChannelEnd) -> MediaDescription:

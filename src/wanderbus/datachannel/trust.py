@@ -13,12 +13,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from wanderbus.datachannel.description import ChannelEnd
+from wanderbus.datachannel.description import ChannelEnd, Place
 from wanderbus.errors import SIPParseError
 
 Role = Literal["agent", "broker"]
 
 _MAC_LABEL: Final = "wanderbus data channel end 1"
+_PLACE_LABEL: Final = "wanderbus data channel place 1"
 _CONNECTION_LABEL: Final = "wanderbus data channel connection 1"
 _SECRET_LABEL: Final = b"wanderbus channel secret 1"
 
@@ -64,6 +65,23 @@ class Parties(msgspec.Struct, frozen=True):
     def signed(self, end: ChannelEnd) -> ChannelEnd:
         """Return our ``end`` with its MAC, if there is a secret."""
         return msgspec.structs.replace(end, mac=self.mac(end, self.role))
+
+    def signed_place(self, place: Place) -> Place:
+        """Return our device's ``place`` with its MAC, if there is a secret."""
+        return msgspec.structs.replace(place, mac=self._place_mac(place))
+
+    def check_place(self, place: Place) -> None:
+        """Raise :class:`SIPParseError` (488) unless its device has signed ``place``, as :meth:`check` does."""
+        if self.secret is None:
+            if not self.over_tls:
+                raise _unacceptable("the place of a device cannot be checked without a password: use TLS")
+        elif not hmac.compare_digest(place.mac, self._place_mac(place)):
+            raise _unacceptable("the signature of a device's place is wrong (wanderbus-place)")
+
+    def _place_mac(self, place: Place) -> bytes:
+        if self.secret is None:
+            return b""
+        return hmac.digest(self.secret, self._bound_to(_PLACE_LABEL, *place.words), hashlib.sha256)
 
     def context(self, ours: int, theirs: int) -> bytes:
         """Return the context that the keys of one connection are bound to, the same on both sides."""

@@ -179,6 +179,16 @@ class Connection:
     def _leave_path(self) -> None:
         self.reached, self._path_number = False, self._packets.next_number
 
+    def validate_path(self, remote: Address, generation: int, now: float) -> None:
+        """Challenge the peer at ``remote``, where signalling of another party has it; ignore older generations."""
+        if generation >= self._peer_generation and remote != self.remote and self._probing is None:
+            data = self._random.token(CHALLENGE_BYTES)
+            self._path.start_signalled(remote, data, now, generation, self._challenge_bytes)
+
+    @property
+    def _challenge_bytes(self) -> int:
+        return self._packets.overhead_bytes + 1 + CHALLENGE_BYTES
+
     def moved_here(self, generation: int) -> None:
         """Use our ``generation`` in packets from now on."""
         self._packets.moved_here(generation)
@@ -259,6 +269,7 @@ class Connection:
             elif kind == RESPONSE and self._path.answers(source, carried):
                 self._counters.paths += 1
                 outputs.append(PathChanged(self.local_id, source))
+                self._peer_generation = max(self._peer_generation, self._path.generation or 0)
                 self._switch_path(source)
         return any(kind not in _PATH_FRAMES for kind, _ in controls)
 
@@ -268,7 +279,8 @@ class Connection:
         path = self._path
         if number == self._arrivals.newest:
             if source == self.remote:
-                path.stop()
+                if path.generation is None:
+                    path.stop()
             elif self._learns_from(generation, frames) and path.prefers(source):
                 path.start(source, self._random.token(CHALLENGE_BYTES), now)
         path.received(source, size_bytes)
@@ -393,7 +405,7 @@ class Connection:
     def _validate_paths(self, now: float, outputs: Outputs) -> None:
         """Answer a challenge to its source, and challenge the candidate (RFC 9000 8.2)."""
         path = self._path
-        size_bytes = self._packets.overhead_bytes + 1 + CHALLENGE_BYTES
+        size_bytes = self._challenge_bytes
         if self._response is not None:
             destination, data = self._response
             self._response = None

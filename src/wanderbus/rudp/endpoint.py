@@ -29,7 +29,7 @@ from wanderbus.rudp.interface import (
     SendMessage,
 )
 from wanderbus.rudp.sealing import Awake
-from wanderbus.transport import Outputs
+from wanderbus.transport import Outputs, ValidatePath
 
 _DEFAULT_CONFIG = RudpConfig()
 
@@ -220,7 +220,7 @@ class Endpoint:
         local_id: object = None
         if isinstance(item, TimerFired):
             local_id = item.key
-        elif isinstance(item, ChangePath | Consumed | FinishSending | MovedHere | Probe):
+        elif isinstance(item, ChangePath | Consumed | FinishSending | MovedHere | Probe | ValidatePath):
             local_id = item.local_id
         connection = self._connections.get(local_id) if isinstance(local_id, int) else None
         if connection is None:
@@ -237,6 +237,8 @@ class Endpoint:
                 connection.timer_fired()
             case ChangePath(remote=remote, generation=generation):
                 connection.change_path(remote, generation)
+            case ValidatePath(remote=remote, generation=generation):
+                connection.validate_path(remote, generation, now)
             case MovedHere(generation=generation):
                 connection.moved_here(generation)
             case FinishSending():

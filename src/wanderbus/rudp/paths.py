@@ -22,13 +22,15 @@ RFC 9000 8.2.4 waits three timeouts, of a second each if nothing is known."""
 class PathValidation:
     """Validation of one address at a time, with never more bytes to it than came from it (RFC 9000 8.1)."""
 
-    __slots__ = ("_credit_bytes", "_data", "_rival", "candidate", "due_at", "tries")
+    __slots__ = ("_credit_bytes", "_data", "_rival", "candidate", "due_at", "generation", "tries")
 
     def __init__(self) -> None:
         self.candidate: Address | None = None
         """Address that is being challenged."""
         self.due_at: float | None = None
         """Time of the next challenge, or of abandoning the address."""
+        self.generation: int | None = None
+        """Generation of the peer at the candidate, if signalling has named both; None for one found by packets."""
         self.tries = 0
         """Number of challenges sent to it."""
         self._data = bytes(CHALLENGE_BYTES)
@@ -50,6 +52,16 @@ class PathValidation:
         """Make ``candidate`` the candidate, to be challenged with ``data``."""
         self.candidate, self._data, self.due_at = candidate, data, now
         self._credit_bytes = self.tries = 0
+        self.generation = None
+
+    def start_signalled(self, candidate: Address, data: bytes, now: float, generation: int, size_bytes: int) -> None:
+        """Make ``candidate`` the candidate, which an authenticated party has named; challenges have ``size_bytes``.
+
+        All challenges together are shorter than the request that named it, so they amplify nothing.
+        """
+        self.start(candidate, data, now)
+        self.generation = generation
+        self._credit_bytes = CHALLENGES_MAX * size_bytes
 
     def stop(self) -> None:
         """Discard the candidate."""

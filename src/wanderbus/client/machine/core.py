@@ -46,7 +46,7 @@ from wanderbus.client.machine.states import (
 from wanderbus.client.machine.stranger_limits import StrangerLimits
 from wanderbus.composition import Composition, Part
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET
-from wanderbus.datachannel.description import with_session
+from wanderbus.datachannel.description import with_places, with_session
 from wanderbus.detection import DetectorFailed, MakeDetector
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import (
@@ -127,6 +127,10 @@ class AgentMachine:
         self._properties = properties
         self._random = random
         self._data = data
+        self.place = ""
+        """Place of this device, signed for another one of its user, since the last move; "" if this one reports it."""
+        self._places: tuple[str, ...] = ()
+        """Places of other devices of the user that the next description carries."""
         self._path = DataPath(properties, random, data[0], rudp=rudp, tcp=tcp, make_detector=make_detector)
         self._transports, self._channel, self._choice = self._path.transports, self._path.channel, self._path.choice
         self._conversation = Conversation(properties)
@@ -218,6 +222,9 @@ class AgentMachine:
                 self._probe(now)
             case TimerFired(key="probe"):
                 self._probe(now)
+            case TimerFired(key="place"):
+                if not self._path.is_reached():
+                    self._heal(now)
             case TimerFired(key="trial"):
                 self._trial_over(now)
             case TimerFired(key="drain"):
@@ -242,8 +249,14 @@ class AgentMachine:
         for_transports = self._channel.moved()
         self._choice.moved(moved.data[0], now)
         self._parts.give(USER_AGENT, [sip.AddressChanged(moved.sip)])
-        self._heal(now)
-        self._parts.give(TRANSPORTS, for_transports)
+        self._places = moved.places
+        self.place = self._path.place(self._data) if moved.by_other and self.connected else ""
+        if not self.place:
+            self._heal(now)
+            self._parts.give(TRANSPORTS, for_transports)
+            return
+        self._parts.give(TRANSPORTS, [*for_transports, Probe(self._channel.local)])
+        self._parts.emit(CancelTimer("trial"), SetTimer("place", now + self._heal_pause_s))
 
     def _heal(self, now: float, *, afresh: bool = False) -> None:
         """Send the agent's address to the broker: by a re-INVITE if there is a session, else by a new INVITE.
@@ -295,7 +308,7 @@ class AgentMachine:
         return self._followed <= DOMAINS_FOLLOWED_MAX
 
     def _media(self) -> MediaDescription:
-        return self._channel.describe(self._data)
+        return with_places(self._channel.describe(self._data), self._places)
 
     def _route_user_agent(self, outputs: list[sip.UserAgentOutput], now: float) -> None:
         for output in outputs:
@@ -365,7 +378,7 @@ class AgentMachine:
             self._on_session_ended(488, str(error), now)
             return
         self._state = after(AGENT, self._state, AgentTrigger.ANSWERED)
-        self._followed = 0
+        self._followed, self._places = 0, ()
         self._stranger_limits.know(self._user_agent.sessions[self._session].dialog)
         self._heal_pause_s = self._properties.heal_s
         self._pacing.agreed(now)

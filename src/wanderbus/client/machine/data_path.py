@@ -223,6 +223,11 @@ class DataPath:
         self._offered_at = now
         return self.channel.use(self._protocol, relayed=self.choice.relayed)
 
+    def place(self, address: Address) -> str:
+        """Return the place of this device at ``address``, for another device to send; "" if it has to offer anew."""
+        place = self.channel.place(address) if self._protocol == self.channel.protocol else None
+        return "" if place is None else place.text
+
     def begin_trial(self, now: float) -> float | None:
         """Start to wait for an acknowledgement on the negotiated path; return the deadline.
 

@@ -134,10 +134,16 @@ class Disconnect(Input, frozen=True):
 
 
 class Moved(Input, frozen=True):
-    """The device has new addresses: ``sip`` for SIP, ``data`` for the data channel."""
+    """The device has new addresses: ``sip`` for SIP, ``data`` for the data channel.
+
+    :param places: places of other devices of the user, to be sent to the broker with the new address (SPEC D-14)
+    :param by_other: another device sends the new address to the broker; :attr:`AgentMachine.place` is what it needs
+    """
 
     sip: Address
     data: Address
+    places: tuple[str, ...] = ()
+    by_other: bool = False
 
 
 class PublishEvent(Input, frozen=True):
