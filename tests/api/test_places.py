@@ -56,6 +56,7 @@ def test_d14_address_that_cannot_be_used(world: World) -> None:
 def test_d14_original_eci_has_no_devices(world: World) -> None:
     async def story() -> None:
         async with world.server(eci_port=0) as server:
+            assert server.eci_address is not None
             host, port = server.eci_address
             async with (
                 wanderbus.connect(f"eci://{host}:{port}") as first,

@@ -40,7 +40,8 @@ class MatrixDevice(NATTraveller):
 
     def refresh(self) -> None:
         """Begin SIP transactions: register again, and update the session with the addresses that it has."""
-        self.feed(Moved(*self._addresses().values()))
+        sip, data = self._addresses().values()
+        self.feed(Moved(sip, data))
 
     def ask(self, request: protocol.OperatorRequest) -> None:
         """Send a request to the broker."""
