@@ -27,6 +27,7 @@ from wanderbus.rudp.interface import (
     Probe,
     ProbeAnswered,
     SendMessage,
+    ValidatePath,
 )
 
 __all__ = [
@@ -50,4 +51,5 @@ __all__ = [
     "ProbeAnswered",
     "RudpConfig",
     "SendMessage",
+    "ValidatePath",
 ]

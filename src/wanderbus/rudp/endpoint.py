@@ -27,9 +27,10 @@ from wanderbus.rudp.interface import (
     OpenConnection,
     Probe,
     SendMessage,
+    ValidatePath,
 )
 from wanderbus.rudp.sealing import Awake
-from wanderbus.transport import Outputs, ValidatePath
+from wanderbus.transport import Outputs
 
 _DEFAULT_CONFIG = RudpConfig()
 

@@ -25,6 +25,7 @@ from wanderbus.transport import (
     Probe,
     ProbeAnswered,
     SendMessage,
+    ValidatePath,
 )
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Probe",
     "ProbeAnswered",
     "SendMessage",
+    "ValidatePath",
 ]
 
 
