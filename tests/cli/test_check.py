@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from tests.certificates import make_certificates
 from tests.cli.fleet import Fleet
-from tests.cli.shell import Shell
+from tests.cli.shell import ROOT, Shell
 from tests.cli.test_operations import asking, office, with_queue
 
 pytestmark = pytest.mark.integration
@@ -105,3 +107,22 @@ def test_domain_with_a_server_that_is_suspended(fleet: Fleet) -> None:
         os.kill(pid, signal.SIGCONT)
     assert status == 2
     assert "no_answer" in [each["kind"] for each in result["findings"] if each["server"].startswith("s2")]
+
+
+def test_modules_without_the_packages_of_a_server() -> None:
+    program = """
+import importlib, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"apsw", "dns", "numpy", "numba", "textual", "pyspark", "pyarrow"}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Missing())
+for name in ("bench.bench", "monitor.check", "monitor.top"):
+    importlib.import_module(f"wanderbus.cli.{name}")
+"""
+    command = [sys.executable, "-c", program]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

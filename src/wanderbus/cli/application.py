@@ -55,6 +55,7 @@ COMMANDS: Final = {
     ),
     "queues": KnownCommand("operator.listings", "queues", "List the queue of each session."),
     "check": KnownCommand("monitor.check", "check", "Tell whether a server or a domain is healthy."),
+    "top": KnownCommand("monitor.top", "top", "Show what a server does, refreshed every few seconds."),
     "limits": KnownCommand("operator.limits", "limits", "List users and addresses that reached a limit."),
     "engine": KnownCommand("operator.engine", "engine", "Show the matching engine beside the server."),
     "filtering": KnownCommand("operator.filtering", "filtering", "Show how many events each phase has held back."),

@@ -31,7 +31,6 @@ from wanderbus.operator_rows import (
 from wanderbus.runtime.files.domain_file import FILE_NAME
 from wanderbus.runtime.net.resolver import target_in
 from wanderbus.runtime.system_random import wall_us
-from wanderbus.server.log_status import log_status
 from wanderbus.sip.message.targets import PORTS
 
 ROWS_MAX: Final = 50_000
@@ -138,12 +137,17 @@ async def _snapshot(answer: ServerAnswer[ServerState]) -> Snapshot:
         return Snapshot(_name(answer), None, answer.error or "", is_refused=is_refused)
     options = answer.connection
     certificate_s = None if options is None else await asyncio.to_thread(certificate_left_s, options)
-    warnings: Sequence[str] = ()
-    if options is not None and options.data_dir is not None:
-        # The directory of a domain has no log itself.
-        with suppress(StorageError):
-            warnings = (await asyncio.to_thread(log_status, options.data_dir, wall_us())).warnings
+    warnings = () if options is None or options.data_dir is None else await asyncio.to_thread(_log, options.data_dir)
     return Snapshot(_name(answer), answer.found, certificate_s=certificate_s, log_warnings=warnings)
+
+
+def _log(data_dir: Path) -> Sequence[str]:
+    """Return the warnings about the log of a server that runs here; none for the directory of a domain."""
+    from wanderbus.server.log_status import log_status  # it needs the packages of a server
+
+    with suppress(StorageError):
+        return log_status(data_dir, wall_us()).warnings
+    return ()
 
 
 def _name(answer: ServerAnswer[ServerState]) -> str:

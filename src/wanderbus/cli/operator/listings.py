@@ -214,6 +214,11 @@ def aligned(rows: Sequence[object], columns: Columns) -> list[str]:
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
 
 
+def session_details(row: SessionInfo) -> list[str]:
+    """Return the lines with the details of a session: its devices, what it has lost, and what nobody reads."""
+    return list(_details(_of_session(row)))
+
+
 def _details(given: Iterator[tuple[str, object]]) -> Iterator[str]:
     for name, value in given:
         yield from wrap(
