@@ -14,6 +14,7 @@ NAMES: Final = (
     "federation",
     "filters",
     "flights",
+    "gateways",
     "handover",
     "heal",
     "matching",
