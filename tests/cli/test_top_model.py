@@ -113,7 +113,7 @@ def test_width_of_every_line() -> None:
 def test_lines_about_the_server() -> None:
     lines = "\n".join(overview_lines(view_of(second(), first()).overview))
     assert "250.0/s accepted" in lines
-    assert "103.0/s taken, 2.0/s lost (5 queue_full)" in lines
+    assert "103.0/s delivered, 2.0/s dropped (5 queue_full)" in lines
     assert "10 waiting, 2.0 MB, the oldest for 27.0 s" in lines
     assert "means     acknowledgement 2.0 ms; healing: 1 came back, after 2.0 s" in lines
     assert "behind    the engine 12 records, lake 44 records" in lines

@@ -43,9 +43,9 @@ def top(
 ) -> None:
     """Show what a server does: events and deliveries a second, the longest queues, the slowest readers, links and lag.
 
-    Needs the role of operator, and a terminal unless --once is given. Keys: w, o, t, l, a, h and u sort by what waits,
-    the oldest, taken, lost, the time until an acknowledgement, who came back, and users; / filters; Enter shows one
-    session, Escape goes back; q ends.
+    Needs the role of operator, and a terminal unless --once is given. Keys: w, o, d, x, a, h and u sort by what waits,
+    the oldest, delivered, dropped, the time until an acknowledgement, who came back, and users; / filters; Enter shows
+    one session, Escape goes back; q ends.
 
     Example: wanderbus top --user sip:olga@localhost
 

@@ -74,8 +74,8 @@ class TopApp(App[str]):
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("w", "order('waiting')", "Waiting"),
         Binding("o", "order('oldest')", "Oldest"),
-        Binding("t", "order('delivered')", "Taken"),
-        Binding("l", "order('dropped')", "Lost"),
+        Binding("d", "order('delivered')", "Delivered"),
+        Binding("x", "order('dropped')", "Dropped"),
         Binding("a", "order('acknowledged')", "Ack"),
         Binding("h", "order('healed')", "Healed"),
         Binding("u", "order('user')", "User"),
@@ -164,8 +164,8 @@ class TopApp(App[str]):
         if line is None or row is None:
             return f"{escaped(key)}\n\nThe server does not have this session any more."
         counts = (
-            f"{counted(row.subscriptions, 'subscription')}: {row.generated:,} matches, {row.delivered:,} taken, "
-            f"{sum(row.dropped.values()):,} lost"
+            f"{counted(row.subscriptions, 'subscription')}: {row.generated:,} matches, {row.delivered:,} delivered, "
+            f"{sum(row.dropped.values()):,} dropped"
         )
         return "\n".join([HEADING, line, "", counts, *session_details(row)])
 
@@ -222,7 +222,7 @@ class TopApp(App[str]):
     def _heading(self) -> Text:
         """Return the headings, with that of the order underlined."""
         heading = Text(HEADING)
-        word = {"delivered": "taken/s", "dropped": "lost/s", "acknowledged": "ack ms", "healed": ""}
+        word = {"delivered": "deliv./s", "dropped": "drop/s", "acknowledged": "ack ms", "healed": ""}
         if name := word.get(self._order, self._order):
             heading.highlight_words([name], "underline")
         return heading

@@ -20,8 +20,8 @@ _COLUMNS: Final = (
     ("", 4),
     ("waiting", -8),
     ("oldest", -8),
-    ("taken/s", -8),
-    ("lost/s", -7),
+    ("deliv./s", -8),
+    ("drop/s", -7),
     ("ack ms", -7),
 )
 """Headings with their widths, negative ones to the right; one space lies between two."""
@@ -44,8 +44,8 @@ def overview_lines(overview: Overview) -> Iterator[str]:
     )
     dropped = sorted(((count, reason) for reason, count in o.dropped.items() if count), reverse=True)
     reasons = ", ".join(f"{count:,} {escaped(reason)}" for count, reason in dropped[:_LINKS_SHOWN])
-    lost = f"{_rate(o.dropped_per_s)}/s lost" + (f" ({reasons})" if reasons else "")
-    yield _cut(f"matches   {_rate(o.delivered_per_s)}/s taken, {lost}")
+    dropped = f"{_rate(o.dropped_per_s)}/s dropped" + (f" ({reasons})" if reasons else "")
+    yield _cut(f"matches   {_rate(o.delivered_per_s)}/s delivered, {dropped}")
     oldest = f", the oldest for {span(o.oldest_s)}" if o.queued else ""
     yield _cut(f"queues    {o.queued:,} waiting, {o.queued_bytes / 1e6:,.1f} MB{oldest}")
     yield _cut(
