@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import wanderbus
@@ -32,12 +33,20 @@ async def trade(exchange: wanderbus.Agent) -> None:
         await exchange.publish("StockExchange", {"StockName": stock, "Price": price})
 
 
+async def zone_of_the_hour() -> str:
+    """Return a time zone in which it is between 16:00 and 17:00 now, so that the example shows the hour at any time."""
+    if datetime.now(UTC).minute == 59 and datetime.now(UTC).second > 50:
+        await asyncio.sleep(10)  # the hour would end before the last quote
+    ahead = (16 - datetime.now(UTC).hour + 11) % 24 - 11  # in the names of these zones, the sign is that of the west
+    return f"Etc/GMT{-ahead:+d}"
+
+
 async def watch(investor: wanderbus.Agent, exchange: wanderbus.Agent) -> None:
-    """Print every cheap quote; a second subscription receives at most one in 15 seconds.
+    """Print every cheap quote; a second subscription receives at most one in 15 seconds, from 16:00 to 17:00.
 
     A quote for both is one notification, which names both subscriptions.
     """
-    at_ease = [wanderbus.Frequency(15.0)]
+    at_ease = [wanderbus.Frequency(15.0), wanderbus.Daily("16:00", "17:00", await zone_of_the_hour())]
     async with (
         investor.subscribe("StockExchange", CHEAP) as every,
         investor.subscribe("StockExchange", CHEAP, restrictions=at_ease) as calm,
