@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.town import DATA_ADDRESS, Phone, Sent, Town, connected
 from wanderbus.client.machine.messages import Moved
-from wanderbus.datachannel.description import PLACES_MAX, Place, places_of, read_place, with_places
+from wanderbus.datachannel.description import PLACE, PLACES_MAX, Place, places_of, read_place, with_places
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import Address
 from wanderbus.rudp.frames import decode_header
@@ -148,13 +148,44 @@ def test_d14_place_that_was_sent_before(trio: tuple[Town, Phone, Phone, Phone]) 
     assert tablet.received[-1] == 1
 
 
+def test_d14_place_that_is_older_than_an_update_of_the_device(trio: tuple[Town, Phone, Phone, Phone]) -> None:
+    town, phone, tablet, _ = trio
+    earlier = move_along(tablet, TABLET_AT[0])
+    move(tablet, "10.34.0.1")
+    town.run(1.0)
+    before = town.world.now
+    move(phone, "10.31.0.1", earlier)
+    town.run(1.0)
+    assert TABLET_AT[0] not in data_to(town.since(before))
+    assert list(town.access.refused.values()) == [1], "the operator sees it"
+
+
+def test_d14_place_that_arrives_before_the_device(trio: tuple[Town, Phone, Phone, Phone]) -> None:
+    """Packets from the old place do not end the search at the new one."""
+    town, phone, tablet, bob = trio
+    channel = tablet.agent._channel
+    before = town.world.now
+    move(phone, "10.31.0.1", channel.parties.signed_place(Place(channel.local, 1, TABLET_AT)).text)
+    town.run(0.05)
+    bob.publish(1)
+    town.run(0.05)
+    assert tablet.received[-1] == 1
+    move_along(tablet, TABLET_AT[0])
+    town.run(1.0)
+    bob.publish(2)
+    town.run(0.5)
+    assert tablet.received[-1] == 2
+    assert TABLET_AT[0] not in invites(town.since(before))
+
+
 def test_d14_device_whose_place_does_not_arrive(trio: tuple[Town, Phone, Phone, Phone]) -> None:
     """It updates its own session after a while, as at a broker of an earlier version, which ignores places."""
     town, _, tablet, bob = trio
     before = town.world.now
     assert move_along(tablet, TABLET_AT[0])
-    town.run(10.0)
+    town.run(tablet.properties.heal_s + 0.5)
     assert TABLET_AT[0] in invites(town.since(before))
+    assert tablet.statuses == ["CONNECTED"] * len(tablet.statuses), "before its connection fails"
     bob.publish(1)
     town.run(0.5)
     assert tablet.received[-1] == 1
@@ -197,4 +228,6 @@ def test_d14_places_of_a_description() -> None:
     media = MediaDescription(address="10.1.0.1", port=9)
     assert with_places(media, ()) is media
     assert places_of(with_places(media, (place.text, "x"))) == [place.text, "x"]
-    assert len(places_of(with_places(media, ("x",) * 100))) == PLACES_MAX
+    assert len(with_places(media, ("x",) * 100).attributes) == PLACES_MAX
+    many = MediaDescription(address="10.1.0.1", port=9, attributes=((PLACE, "x"),) * 100)
+    assert len(places_of(many)) == PLACES_MAX

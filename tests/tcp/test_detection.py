@@ -51,7 +51,14 @@ def test_g26_message_that_arrives_long_after_the_default_would_have_given_up(mak
 
 
 def test_g26_peer_that_refuses_for_longer_than_the_default_accepts(make_world: MakeWorld) -> None:
-    world = make_world(detector=lambda: Patient(600.0))
+    asked: list[Observed] = []
+
+    class Noting(Patient):
+        def judge(self, observed: Observed) -> Verdict:
+            asked.append(observed)
+            return super().judge(observed)
+
+    world = make_world(detector=lambda: Noting(600.0))
     world.reachable = False
     world.send(world.active, b"x")
     world.break_pipe(world.live[0])
@@ -59,6 +66,11 @@ def test_g26_peer_that_refuses_for_longer_than_the_default_accepts(make_world: M
     world.reachable = True
     world.run(110.0)
     assert world.passive.received == [b"x"]
+    assert any(each.is_refused for each in asked)
+    world.live[0].silent = True
+    world.send(world.active, b"y")
+    world.run(120.0)
+    assert not asked[-1].is_refused, "it can be reached again"
 
 
 def test_g26_refusal_that_the_detector_sees(make_world: MakeWorld) -> None:
