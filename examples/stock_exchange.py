@@ -46,7 +46,7 @@ async def watch(investor: wanderbus.Agent, exchange: wanderbus.Agent) -> None:
 
     A quote for both is one notification, which names both subscriptions.
     """
-    at_ease = [wanderbus.Frequency(15.0), wanderbus.Daily("16:00", "17:00", await zone_of_the_hour())]
+    at_ease = (wanderbus.Frequency(15.0), wanderbus.Daily("16:00", "17:00", await zone_of_the_hour()))
     async with (
         investor.subscribe("StockExchange", CHEAP) as every,
         investor.subscribe("StockExchange", CHEAP, restrictions=at_ease) as calm,
