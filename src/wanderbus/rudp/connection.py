@@ -405,6 +405,8 @@ class Connection:
     def _validate_paths(self, now: float, outputs: Outputs) -> None:
         """Answer a challenge to its source, and challenge the candidate (RFC 9000 8.2)."""
         path = self._path
+        if self._response is None and path.candidate is None:
+            return
         size_bytes = self._challenge_bytes
         if self._response is not None:
             destination, data = self._response
