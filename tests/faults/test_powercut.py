@@ -19,7 +19,7 @@ from wanderbus.runtime.files.state_store import StateStore
 from wanderbus.runtime.log import log_recovery
 from wanderbus.runtime.log.committer import GroupCommit
 from wanderbus.runtime.log.event_log import EventLog
-from wanderbus.runtime.log.retention_policy import Hold
+from wanderbus.runtime.log.retention_policy import Hold, Segment
 from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.segments import pack_mark
 from wanderbus.server import log_retention
@@ -115,12 +115,12 @@ def one_generation_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def newest_segment_first(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = LogRetention._run
 
-    def reversed_run(self: LogRetention, now_us: int, history: Sequence[Hold]) -> None:
+    def reversed_run(self: LogRetention, segments: Sequence[Segment], now_us: int, history: Sequence[Hold]) -> None:
         log: Path = self._log.directory
         removed: list[Path] = []
         with monkeypatch.context() as patch:
             patch.setattr(self._log, "remove_oldest", lambda: removed.append(segment_paths(log)[len(removed)]))
-            whole(self, now_us, history)
+            whole(self, segments, now_us, history)
         for path in reversed(removed):
             self._disk.unlink(path)
             sync_directory(self._disk, log)

@@ -42,8 +42,8 @@ def overview_lines(overview: Overview) -> Iterator[str]:
         f"events    {_rate(o.accepted_per_s)}/s accepted, {_rate(o.arrived_per_s)}/s from other servers, "
         f"{_rate(o.limited_per_s)}/s limited"
     )
-    dropped = sorted(((count, reason) for reason, count in o.dropped.items() if count), reverse=True)
-    reasons = ", ".join(f"{count:,} {escaped(reason)}" for count, reason in dropped[:_LINKS_SHOWN])
+    counts = sorted(((count, reason) for reason, count in o.dropped.items() if count), reverse=True)
+    reasons = ", ".join(f"{count:,} {escaped(reason)}" for count, reason in counts[:_LINKS_SHOWN])
     dropped = f"{_rate(o.dropped_per_s)}/s dropped" + (f" ({reasons})" if reasons else "")
     yield _cut(f"matches   {_rate(o.delivered_per_s)}/s delivered, {dropped}")
     oldest = f", the oldest for {span(o.oldest_s)}" if o.queued else ""
