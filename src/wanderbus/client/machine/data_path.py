@@ -224,7 +224,7 @@ class DataPath:
         return self.channel.use(self._protocol, relayed=self.choice.relayed)
 
     def place(self, address: Address) -> str:
-        """Return the place of this device at ``address``, for another device to send; "" if it has to make an offer again."""
+        """Return the place of this device at ``address``, for another device to send; "" if it needs a new offer."""
         place = self.channel.place(address) if self._protocol == self.channel.protocol else None
         return "" if place is None else place.text
 
