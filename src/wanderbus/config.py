@@ -7,7 +7,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.relay import RelayLimits
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
-from wanderbus.parameters.transports import DataStreamLimits, RudpConfig, StreamLimits, TcpConfig
+from wanderbus.parameters.transports import DataStreamLimits, LightLimits, RudpConfig, StreamLimits, TcpConfig
 from wanderbus.settings.agent import AgentArguments, AgentSettings
 from wanderbus.settings.server import (
     AccessSettings,
@@ -29,6 +29,7 @@ __all__ = [
     "DataStreamLimits",
     "DomainsSettings",
     "FloodLimits",
+    "LightLimits",
     "LoginLimits",
     "ProxyArguments",
     "ProxySettings",

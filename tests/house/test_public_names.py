@@ -115,7 +115,18 @@ MEMBERS = {
         ),
     ],
     "Server": [
-        *("address", "broker_address", "broker_uri", "close", "domain", "eci_address", "from_file", "http_url", "run"),
+        *(
+            "address",
+            "broker_address",
+            "broker_uri",
+            "close",
+            "domain",
+            "eci_address",
+            "from_file",
+            "http_url",
+            "light_address",
+            "run",
+        ),
         *("sip_server", "tls_address"),
     ],
     "Subscription": [

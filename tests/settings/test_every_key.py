@@ -28,6 +28,7 @@ TEXTS: Final = {
     "host": "127.0.0.9",
     "advertise": "192.0.2.8",
     "eci_host": "127.0.0.8",
+    "light": "127.0.0.8:5080",
     "local_address": "127.0.0.7",
     "broker.zone": "Europe/Lisbon",
     "sip_server": "sip:127.0.0.9:5999;transport=tcp",

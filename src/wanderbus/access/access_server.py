@@ -4,9 +4,10 @@
 
     SIP  ──▶ user agent ──sessions──▶ DeviceSignalling ──▶ user agent, transports, broker
     data ──▶ transports ──messages──▶ LinkTraffic      ──▶ broker, user agent
-             broker     ──messages──▶ LinkTraffic      ──▶ transports, baseline, user agent, servers
+             broker     ──messages──▶ LinkTraffic      ──▶ transports, baseline, light door, user agent, servers
     servers ─▶ links    ──messages──▶ ServerTraffic    ──▶ broker, sessions at leaders
     ECI  ──▶ baseline   ──messages──▶ LinkTraffic      ──▶ broker
+    light ─▶ door       ──messages──▶ LinkTraffic      ──▶ broker
 
 It opens and closes the broker's links, and stores the signalling state that must survive a restart in the broker's log:
 dialogs and SDP persist, the state and the keys of data channels never do (DESIGN 6.3). After a restart it answers
@@ -25,6 +26,8 @@ from wanderbus.access.baseline import ECI_SOCKET, Baseline
 from wanderbus.access.device_signalling import DeviceSignalling
 from wanderbus.access.federation_parts import FEDERATION, FOREIGN_LINKS, FOREIGN_SOCKET, FederationParts
 from wanderbus.access.federation_traffic import FederationTraffic
+from wanderbus.access.light_door import CALL_PREFIX, LightDoor
+from wanderbus.access.light_messages import LIGHT
 from wanderbus.access.link_metrics import link_samples
 from wanderbus.access.link_traffic import LinkTraffic, consumed_units
 from wanderbus.access.lone_handovers import LoneHandovers
@@ -71,6 +74,7 @@ from wanderbus.parameters.transports import RudpConfig, TcpConfig
 from wanderbus.peers.far_servers import FarDomains
 from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.messages import ServerLinksInput
+from wanderbus.peers.owner_messages import CallPostponed, CallRedirected, CallServed
 from wanderbus.peers.parts import (
     BROKER,
     DECENTRALISED_INTEREST,
@@ -102,6 +106,7 @@ class AccessServer:
     :param reset_key: key kept over restarts, so that agents accept the resets of the next life
     :param fingerprint: SHA-256 of the certificate used at ``stream_address``
     :param baseline: serves the original ECI, which knows no authentication; None does not (SPEC A-09)
+    :param light: serves lightweight clients (SPEC P-02); None does not
     :param servers: the parts for the other servers of the domain; None without any
     :param federation: the parts for other domains; None without any
     :param make_detector: returns the failure detector of each data channel; None for the defaults (SPEC G-26)
@@ -125,6 +130,7 @@ class AccessServer:
         rudp: RudpConfig | None = None,
         tcp: TcpConfig | None = None,
         baseline: Baseline | None = None,
+        light: LightDoor | None = None,
         servers: ServerParts | None = None,
         federation: FederationParts | None = None,
         make_detector: MakeDetector | None = None,
@@ -133,6 +139,7 @@ class AccessServer:
         self.broker = broker
         self._properties = properties
         self._baseline = baseline
+        self._light = light
         self._transports = _make_transports(random, rudp, tcp, reset_key, fingerprint, make_detector)
         self._user_agent = UserAgent(
             properties, random, socket=SIP_SOCKET, contact=sip_address, admission=checked(authenticator, flood)
@@ -158,26 +165,29 @@ class AccessServer:
             is_alone=servers is None,
         )
         self._make_domains(servers, federation)
+        self._add_parts(consumed_units(rudp, tcp))
+
+    def _add_parts(self, consumed_units: float) -> None:
+        """Add the parts for agents, and the broker."""
         traffic = LinkTraffic(
             self._parts,
             self._transports,
-            broker,
+            self.broker,
             self._sessions,
             self._signalling,
-            consumed_units(rudp, tcp),
+            consumed_units,
             self._servers,
             self._federation,
             self._lone,
+            has_light=self._light is not None,
         )
-        self._add_parts(traffic)
-
-    def _add_parts(self, traffic: LinkTraffic) -> None:
-        """Add the parts for agents, and the broker."""
         self._parts.add(USER_AGENT, self._user_agent.step, self._signalling.route)
         self._parts.add(TRANSPORTS, self._transports.step, traffic.route_transports)
         self._parts.add(BROKER, self.broker.step, traffic.route_broker)
         if self._baseline is not None:
             self._parts.add(BASELINE, self._baseline.step, traffic.route_baseline)
+        if self._light is not None:
+            self._parts.add(LIGHT, self._light.step, traffic.route_light)
 
     def start(self, wall_us: int, now: float, rolled_back: str = "") -> list[Output]:
         """Begin to serve: register, restore the sessions of the log, and renew them paced.
@@ -261,10 +271,16 @@ class AccessServer:
         handovers = SessionHandovers(
             servers.others, servers.access, state, domain, servers.networks, serves=takes, **options
         )
-        signalling = self._signalling
         return ServerTraffic(
-            self._parts, servers, domain, owners, signalling.on_decided, handovers, signalling.carry_out
+            self._parts, servers, domain, owners, self._on_decided, handovers, self._signalling.carry_out
         )
+
+    def _on_decided(self, decision: CallServed | CallRedirected | CallPostponed) -> None:
+        """Pass the decision about a call on to what has asked."""
+        if decision.call.startswith(CALL_PREFIX):
+            self._parts.give(LIGHT, [decision])
+        else:
+            self._signalling.on_decided(decision)
 
     def _make_lone(self, domains: FarDomains, visit_key: bytes) -> LoneHandovers:
         """Return what moves sessions to other domains, and redirects calls there, if this server is alone."""
@@ -272,8 +288,7 @@ class AccessServer:
         owners = SessionOwners((), state, (), fetches=domains.fetches)
         options = self._handover_options(domains, visit_key)
         handovers = SessionHandovers((), (), state, self.broker.config.domain, **options)
-        signalling = self._signalling
-        return LoneHandovers(self._parts, owners, handovers, signalling.on_decided, signalling.carry_out)
+        return LoneHandovers(self._parts, owners, handovers, self._on_decided, self._signalling.carry_out)
 
     def _handover_options(self, domains: FarDomains, visit_key: bytes) -> dict[str, Any]:
         return {"domains": domains, "service": self._properties.uri, "visit_key": visit_key}
@@ -290,6 +305,7 @@ class AccessServer:
             "malformed": udp.malformed + tcp.malformed,
             "forged": udp.forged + tcp.forged,
             "eci": 0 if self._baseline is None else self._baseline.dropped,
+            "light": 0 if self._light is None else self._light.malformed,
         }
 
     def metrics(self) -> Iterator[Sample]:
@@ -358,6 +374,9 @@ class AccessServer:
                     self._parts.give(BASELINE, [given])
             case DatagramReceived(socket="multicast"):
                 self._parts.give(DECENTRALISED_INTEREST, [given])
+            case StreamReceived(socket="light") | StreamClosed(socket="light"):
+                if self._light is not None:
+                    self._parts.give(LIGHT, [given])
             case DatagramReceived() | StreamReceived() | StreamClosed():
                 self._parts.give(USER_AGENT, [given])
             case TimerFired(key="register"):

@@ -13,6 +13,10 @@ from wanderbus.access.device_session import DeviceSession
 from wanderbus.access.device_signalling import DeviceSignalling
 from wanderbus.access.federation_parts import FIRST_CIRCUIT
 from wanderbus.access.federation_traffic import FederationTraffic
+from wanderbus.access.light_door import is_light
+from wanderbus.access.light_messages import LIGHT, LinkWanted
+from wanderbus.access.light_messages import LightInput as ForLight
+from wanderbus.access.light_messages import LightOutput as FromLight
 from wanderbus.access.lone_handovers import LoneHandovers
 from wanderbus.access.messages import BaselineOutput
 from wanderbus.access.parts import BASELINE, TRANSPORTS
@@ -37,7 +41,8 @@ from wanderbus.detection import DetectorFailed
 from wanderbus.hosts import network_of
 from wanderbus.machine import CancelTimer, CloseStream, Input, Output, SendDatagram, SendOnStream, SetTimer
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
-from wanderbus.peers.parts import BROKER
+from wanderbus.peers.owner_messages import OwnerWanted
+from wanderbus.peers.parts import BROKER, OWNERS
 from wanderbus.peers.server_traffic import ServerTraffic
 from wanderbus.refusals import Limited
 from wanderbus.transport import (
@@ -70,6 +75,7 @@ class LinkTraffic:
     :param servers: messages between servers; None if this server is alone
     :param federation: messages between domains; None if there are no others
     :param lone: moves sessions to other domains, if this server is alone in its own
+    :param has_light: whether there is a door for lightweight clients
     """
 
     def __init__(
@@ -83,6 +89,8 @@ class LinkTraffic:
         servers: ServerTraffic | None = None,
         federation: FederationTraffic | None = None,
         lone: LoneHandovers | None = None,
+        *,
+        has_light: bool = False,
     ) -> None:
         self._parts = parts
         self._transports = transports
@@ -93,6 +101,7 @@ class LinkTraffic:
         self._servers = servers
         self._federation = federation
         self._lone = lone
+        self._has_light = has_light
 
     def route_transports(self, outputs: list[TransportOutput], now: float) -> None:
         """Pass everything that arrived to the broker as one batch."""
@@ -130,6 +139,7 @@ class LinkTraffic:
         for_transports: list[TransportInput] = []
         for_baseline: list[SendOnLink | LinkDropped] = []
         for_servers: list[SendOnLink | LinkDropped] = []
+        for_light: list[ForLight] = []
         for_leaders: list[ForLeaders] = []
         for_interest: list[ForInterest] = []
         for_handovers: list[HandoverOutput] = []
@@ -138,6 +148,8 @@ class LinkTraffic:
         by_link = self._sessions.by_link
         for output in outputs:
             match output:
+                case SendOnLink() | LinkDropped() if self._has_light and is_light(output.link):
+                    for_light.append(output)
                 case SendOnLink():
                     if output.link < 0:
                         for_baseline.append(output)
@@ -173,16 +185,17 @@ class LinkTraffic:
                     for_federation.append(output)
                 case DevicesDoubted(user=user):
                     for_transports += self._signalling.probes(user)
+                    for_light += [output] * self._has_light
                 case ServerAsked(link=link):
                     self._parts.emit(msgspec.structs.replace(output, sources=self._sources(link)))
                 case _:
                     self._parts.emit(output)
         if closed := self._broker.take_closed_links():
-            self._signalling.set_disconnected([by_link[link] for link in closed if link in by_link])
-        for_transports += self._consumed(is_due=bool(for_transports))
+            for_light += self._closed(closed)
+        for_transports += self._consumed(for_light, is_due=bool(for_transports or for_light))
         self._parts.give(TRANSPORTS, for_transports)
-        if for_baseline:
-            self._parts.give(BASELINE, for_baseline)
+        self._parts.give(BASELINE, for_baseline)
+        self._parts.give(LIGHT, for_light)
         if self._servers is not None:
             self._servers.give_broker_outputs(for_servers, for_leaders, for_interest, for_handovers)
         if self._lone is not None:
@@ -192,14 +205,22 @@ class LinkTraffic:
         for session, reason in dropped:
             self._signalling.dropped(session, reason, now)
 
-    def _consumed(self, *, is_due: bool) -> list[Consumed]:
-        """Return how many messages the broker has processed, if that is due or enough are."""
+    def _closed(self, links: list[int]) -> list[LinkDropped]:
+        """Set the media status of closed links to DISCONNECTED; return the ends of those of lightweight clients."""
+        by_link = self._sessions.by_link
+        self._signalling.set_disconnected([by_link[link] for link in links if link in by_link])
+        return [LinkDropped(link, "the link is closed") for link in links if is_light(link)]
+
+    def _consumed(self, for_light: list[ForLight], *, is_due: bool) -> list[Consumed]:
+        """Return how many messages the broker has processed, if that is due or enough are; add those of light."""
         if not is_due and self._broker.done_units < self._consumed_units:
             return []
         by_link = self._sessions.by_link
         done = self._broker.take_done()
         if self._servers is not None:
             self._servers.consumed(done)
+        if self._has_light:
+            for_light += [Consumed(link, count) for link, count in done.items() if is_light(link)]
         return [Consumed(by_link[link].channel.local, count) for link, count in done.items() if link in by_link]
 
     def _sources(self, link: int) -> tuple[str, ...]:
@@ -216,4 +237,17 @@ class LinkTraffic:
                 for_broker.append(output)
             else:
                 self._parts.emit(output)
+        self._parts.give(BROKER, for_broker)
+
+    def route_light(self, outputs: list[FromLight], now: float) -> None:
+        """Pass links and messages of lightweight clients to the broker as one batch."""
+        for_broker: list[LinkOpened | LinkClosed | MessageArrived] = []
+        for output in outputs:
+            match output:
+                case LinkOpened() | LinkClosed() | MessageArrived():
+                    for_broker.append(output)
+                case LinkWanted(call=call, user=user, session=session, former=former):
+                    self._parts.give(OWNERS, [OwnerWanted(call, user, session, former)])
+                case _:
+                    self._parts.emit(output)
         self._parts.give(BROKER, for_broker)

@@ -73,6 +73,14 @@ Http = Annotated[
     ),
 ]
 LogJSON = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
+Light = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Serve lightweight clients over TLS there; a port alone is on loopback. Not served unless given.",
+        show_default=False,
+    ),
+]
 SipTrace = Annotated[
     Path | None, typer.Option(help="Write every SIP message to this file, for 'wanderbus sip ladder'.")
 ]
@@ -176,6 +184,7 @@ def up(
     eci_port: EciPort = None,
     eci_host: EciHost = None,
     http: Http = None,
+    light: Light = None,
     sip_trace: SipTrace = None,
     relay: Relay = None,
     relays: Relays = None,
@@ -196,9 +205,10 @@ def up(
 ) -> None:
     """Run a server: SIP registrar and proxy, broker, event log.
 
-    Prints "ready sip:HOST:PORT" when agents can connect, followed by "sips:HOST:PORT" if TLS is served and
-    "eci://HOST:PORT" if the original ECI is. With --sip-server it prints "ready sip:USER@HOST:PORT", the broker's own
-    address. Ends on SIGINT or SIGTERM; killing it loses nothing. A file can set more than the options:
+    Prints "ready sip:HOST:PORT" when agents can connect, followed by "sips:HOST:PORT" if TLS is served,
+    "eci://HOST:PORT" if the original ECI is, and "light://HOST:PORT" if lightweight clients are. With --sip-server it
+    prints "ready sip:USER@HOST:PORT", the broker's own address. Ends on SIGINT or SIGTERM; killing it loses nothing. A
+    file can set more than the options:
     'wanderbus config sample broker' prints one.
 
     Example: wanderbus up --users users.txt --domain example.org --host 192.0.2.1
@@ -311,6 +321,8 @@ def _print_ready(server: Server, json: bool) -> None:
         others["http"] = server.http_url
     if server.eci_address is not None:
         others["eci"] = f"eci://{shown(server.eci_address)}"
+    if server.light_address is not None:
+        others["light"] = f"light://{shown(server.light_address)}"
     if json:
         print_json({"ready": place, "broker": server.broker_uri, **others})
     else:

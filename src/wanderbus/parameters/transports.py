@@ -286,3 +286,30 @@ class DataStreamLimits(StreamLimits, frozen=True):
 
 
 DATA_STREAM_LIMITS: Final = DataStreamLimits()
+
+
+class LightLimits(StreamLimits, frozen=True):
+    """Bounds on the connections of lightweight clients, which may be idle between two PINGs."""
+
+    section: ClassVar[str] = "light_connections"
+    segment_bytes_max: int | None = None
+    idle_s_max: float | None = None
+    connections_max: int = 4_096
+
+    logins_max: int = 256
+    """Connections at once that have not logged in; a further one replaces the oldest of them."""
+
+    login_s_max: float = 10.0
+    """Time to log in, from the first byte on."""
+
+    heard_s_max: float = 120.0
+    """Silence of a client after which its connection is closed, seconds; clients send something in half of it."""
+
+    window_bytes: int = 2**16
+    """Bytes of messages that a client may send ahead of the broker."""
+
+    held_bytes_max: int = 2**22
+    """Bytes of notifications that wait for one client to read; above it the connection is closed."""
+
+
+LIGHT_LIMITS: Final = LightLimits()

@@ -23,6 +23,7 @@ from wanderbus.access.access_server import (
 from wanderbus.access.baseline import Baseline
 from wanderbus.access.device_signalling import REGISTRATION_REFUSALS
 from wanderbus.access.federation_parts import FOREIGN_SOCKET, FederationParts
+from wanderbus.access.light_messages import LIGHT_SOCKET
 from wanderbus.access.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
@@ -75,6 +76,7 @@ from wanderbus.server.event_domain_member import EventDomainMember
 from wanderbus.server.extensions import Extensions
 from wanderbus.server.history_reading import HistoryReading
 from wanderbus.server.kernel import loaded_kernel
+from wanderbus.server.light.door import light_door, light_port, light_port_error
 from wanderbus.server.own_federation import OwnFederation
 from wanderbus.server.ports import Bound, MulticastPort, Port, SIPPort, StreamPort, UdpPort
 from wanderbus.server.role import HostOffer, StatefulRole
@@ -148,6 +150,8 @@ class BrokerRole(StatefulRole):
         self._make_visit_key = visit_key
         self.eci_address = None if settings.eci_port is None else (settings.eci_host, settings.eci_port)
         """Address of the original ECI, once started; None if it is not served."""
+        self.light_address: Address | None = None
+        """Address for lightweight clients, once started; None if they are not served."""
         self.sip_address: Address = (settings.host, 0)
         """Address of its user agent, once started."""
         self._resolver: DomainResolver | None = None
@@ -235,6 +239,8 @@ class BrokerRole(StatefulRole):
         ports: list[Port] = [sip, data, streams]
         if settings.eci_port is not None:
             ports.append(UdpPort(name=ECI_SOCKET, host=settings.eci_host, port=settings.eci_port))
+        if settings.light is not None:
+            ports.append(light_port(settings, self._certificate))
         if self._member is not None:
             ports += self._member.ports
         if self._federation is not None:
@@ -248,6 +254,8 @@ class BrokerRole(StatefulRole):
             return ConfigurationError(
                 f"UDP port {place} cannot be used: {error.strerror}; give another with --eci-port"
             )
+        if port.name == LIGHT_SOCKET:
+            return light_port_error(self._settings, error)
         if port.name == SERVER_SOCKET:
             place = shown((port.host, port.port or 0))
             return ConfigurationError(
@@ -274,6 +282,8 @@ class BrokerRole(StatefulRole):
         self.sip_address = bound[SIP_SOCKET].address
         if ECI_SOCKET in bound:
             self.eci_address = bound[ECI_SOCKET].address
+        if LIGHT_SOCKET in bound:
+            self.light_address = bound[LIGHT_SOCKET].address
         reached = {name: (settings.advertise or each.address[0], each.address[1]) for name, each in bound.items()}
         self.machine = AccessServer(
             self.properties,
@@ -297,6 +307,14 @@ class BrokerRole(StatefulRole):
             rudp=carrying(settings.rudp or RudpConfig(), self.broker.config.event_bytes_max),
             tcp=carrying(settings.tcp_channels or TcpConfig(), self.broker.config.event_bytes_max),
             baseline=self._make_baseline(random),
+            light=light_door(
+                settings,
+                self.broker.config,
+                self._users,
+                self._certificate,
+                random,
+                asks_owner=self._member is not None or self._federation is not None,
+            ),
             servers=None
             if self._member is None or self._channels is None
             else self._member.parts(self._channels, self._state, random, files.reset_key, wall_us()),

@@ -98,6 +98,8 @@ class Server(HostedServer):
         """Their address for TLS, once started; None without a certificate."""
         self.eci_address = None if settings.eci_port is None else (settings.eci_host, settings.eci_port)
         """Address of the original ECI, once started; None if it is not served."""
+        self.light_address: Address | None = None
+        """Address for lightweight clients, once started; None if they are not served."""
         self.broker_address: Address = (settings.host, 0)
         """Address of the broker's user agent, once started."""
         self._tls: ssl.SSLContext | None = None
@@ -184,6 +186,7 @@ class Server(HostedServer):
             self.address, self.tls_address = self._sip.address, self._sip.tls_address
         assert self._broker is not None
         self.broker_address, self.eci_address = self._broker.sip_address, self._broker.eci_address
+        self.light_address = self._broker.light_address
         self._logins = start_login_service(self._settings.data_dir, self._local_logins())
 
     async def close(self) -> None:

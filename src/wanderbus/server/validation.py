@@ -22,6 +22,7 @@ from wanderbus.runtime.files.users_file import Users
 from wanderbus.runtime.net.resolver import resolve
 from wanderbus.server.access_settings import access_policy
 from wanderbus.server.domain_settings import check_user_domains, other_domains
+from wanderbus.server.light.door import light_address
 from wanderbus.server.relay_role import LOOPBACK, RelayRole
 from wanderbus.settings.keys import table_of
 from wanderbus.sip.authentication.digest import ALGORITHMS, Secret
@@ -74,6 +75,8 @@ def check_server(settings: ServerSettings) -> None:
     user_uri(settings.broker_user, settings.domain)
     if settings.eci_port is not None:
         check_host(settings.eci_host)
+    if settings.light is not None:
+        light_address(settings.light)
     if settings.sip_server is None:
         if given := _given(settings, _OF_REGISTERED_BROKER):
             raise ConfigurationError(

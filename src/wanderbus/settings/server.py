@@ -16,7 +16,14 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.relay import RelayLimits
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
-from wanderbus.parameters.transports import DataStreamLimits, PageLimits, RudpConfig, StreamLimits, TcpConfig
+from wanderbus.parameters.transports import (
+    DataStreamLimits,
+    LightLimits,
+    PageLimits,
+    RudpConfig,
+    StreamLimits,
+    TcpConfig,
+)
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
@@ -252,6 +259,10 @@ class ServerSettings(ProxySettings, frozen=True, kw_only=True):
     eci_host: str = "127.0.0.1"
     """IP address of ``eci_port``; loopback unless given, independent of ``host``."""
 
+    light: str | None = None
+    """Address for lightweight clients over TLS, ``host:port``; not served unless given. A port alone is on loopback; 0
+    takes a free port (SPEC P-02)."""
+
     event_domain: Path | None = None
     """File of the event domain that this server belongs to, as ``wanderbus domain init`` writes it (SPEC J-01)."""
 
@@ -290,6 +301,9 @@ class ServerSettings(ProxySettings, frozen=True, kw_only=True):
 
     data_connections: DataStreamLimits | None = None
     """Limits of TCP connections of data channels."""
+
+    light_connections: LightLimits | None = None
+    """Limits of the connections of lightweight clients."""
 
     eci: BaselineConfig | None = None
     """Bounds of the original ECI."""
@@ -345,6 +359,7 @@ class ServerArguments(ProxyArguments, total=False):
     encryption: bool
     eci_port: int | None
     eci_host: str
+    light: str | None
     event_domain: Path | str | None
     event_server: str | None
     event_key: Path | str | None
@@ -356,5 +371,6 @@ class ServerArguments(ProxyArguments, total=False):
     rudp: RudpConfig | None
     tcp_channels: TcpConfig | None
     data_connections: DataStreamLimits | None
+    light_connections: LightLimits | None
     eci: BaselineConfig | None
     extensions: ExtensionSettings | None

@@ -31,6 +31,7 @@ _EXAMPLES: Final = {
     "tls_port": 5061,
     "eci_port": 5070,
     "http": "127.0.0.1:8080",
+    "light": "127.0.0.1:5080",
     "sip_trace": "sip.trace",
     "sip_server": "sip:192.0.2.1",
     "broker_password": "secret",

@@ -1,0 +1,1 @@
+"""Lightweight clients of a server (SPEC P-02)."""
