@@ -115,7 +115,7 @@ class LightServer(Desk):
                     for_door.append(output)
                 case _:
                     others.append(output)
-        for_door += [LinkDropped(link, "closed") for link in self.broker.take_closed_links() if is_light(link)]
+        for_door += [LinkClosed(link, "closed") for link in self.broker.take_closed_links() if is_light(link)]
         for_door += [Consumed(link, count) for link, count in self.broker.take_done().items() if is_light(link)]
         self.depth += 1
         if for_door:

@@ -102,7 +102,7 @@ class LightDoor:
         self._secret_of = secret_of
         self._fingerprint = fingerprint
         self._message_bytes_max = message_bytes_max
-        self._guard = guard or LoginGuard()
+        self._guard = LoginGuard() if guard is None else guard
         self._limits = limits
         self._user_logins_per_s = user_logins_per_s
         self._asks_owner = asks_owner
@@ -133,6 +133,10 @@ class LightDoor:
                 case LinkDropped(link=link, reason=reason):
                     if (connection := self._of_link(link)) is not None:
                         self._end(connection, wire.CLOSED, reason, now)
+                case LinkClosed(link=link):
+                    # The answer to a request to leave is still on its way.
+                    if (connection := self._of_link(link)) is not None:
+                        connection.ends_at = now + ENDING_S
                 case DevicesDoubted(user=user):
                     self._doubt(user, now)
                 case TimerFired():

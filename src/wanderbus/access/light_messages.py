@@ -1,4 +1,4 @@
-"""Inputs and outputs of the door for lightweight clients, a client's first frame, and the door's part of the access server."""
+"""Inputs and outputs of the door for lightweight clients, their first frame, and the door's part."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ LightInput = (
     | TimerFired
     | SendOnLink
     | LinkDropped
+    | LinkClosed
     | Consumed
     | DevicesDoubted
     | CallServed

@@ -205,11 +205,11 @@ class LinkTraffic:
         for session, reason in dropped:
             self._signalling.dropped(session, reason, now)
 
-    def _closed(self, links: list[int]) -> list[LinkDropped]:
+    def _closed(self, links: list[int]) -> list[LinkClosed]:
         """Set the media status of closed links to DISCONNECTED; return the ends of those of lightweight clients."""
         by_link = self._sessions.by_link
         self._signalling.set_disconnected([by_link[link] for link in links if link in by_link])
-        return [LinkDropped(link, "the link is closed") for link in links if is_light(link)]
+        return [LinkClosed(link, "the broker has closed the link") for link in links if is_light(link)]
 
     def _consumed(self, for_light: list[ForLight], *, is_due: bool) -> list[Consumed]:
         """Return how many messages the broker has processed, if that is due or enough are; add those of light."""
