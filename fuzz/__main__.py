@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz import agent, cost, federation, filters, matching, meaning, ng, routed, rudp, sip, target_runs
+from fuzz import agent, cost, federation, filters, light, matching, meaning, ng, routed, rudp, sip, target_runs
 from fuzz.target_runs import Failure, Tally, Target
 from harness.reporting import Goal, goal, write_report
 
@@ -27,6 +27,7 @@ NAMES: Final[dict[str, Sequence[Target]]] = {
     "meaning": meaning.TARGETS,
     "federation": federation.TARGETS,
     "filters": filters.TARGETS,
+    "light": light.TARGETS,
     "matching": matching.TARGETS,
     "ng": ng.TARGETS,
     "routed": routed.TARGETS,

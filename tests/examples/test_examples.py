@@ -47,6 +47,12 @@ EXPECTED = {
         "Bob receives 25.60",
         "Bob finds 26.70, the latest of 3",
     ],
+    "light": [
+        "an agent publishes, the device reads 21.5",
+        "the device reboots; 22.5 is published meanwhile",
+        "the device reads 22.5, and publishes",
+        "the agent reads {'device': 'meter-7'}",
+    ],
     "merged": [
         "{'Stock': 'PETR4', 'Price': 24.9}",
         "{'Text': 'the port is closed'}",
