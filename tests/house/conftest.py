@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from wanderbus.runtime.net.free_port import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 ALWAYS_IGNORED = (".git",)
 
@@ -50,17 +52,24 @@ def modules(files: list[Path]) -> dict[Path, ast.Module]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def light_port() -> int:
+    """Port of the real server for lightweight clients."""
+    return free_port("127.0.0.1")
+
+
+@pytest.fixture(scope="session")
+def server(light_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A real server on a free port of the loopback; gives the port. Its users are those of examples/users.txt."""
     directory = tmp_path_factory.mktemp("server")
     command = [sys.executable, "-m", "wanderbus", "up", "--host", "127.0.0.1", "--port", "0", "--domain", "localhost"]
     command += ["--data-dir", str(directory / "data"), "--users", str(ROOT / "examples" / "users.txt")]
+    command += ["--light", str(light_port)]
     log = (directory / "stderr").open("w+")
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None
     try:
         for line in process.stdout:
-            if ready := re.match(r"ready sip:\S+:(\d+)$", line.strip()):
+            if ready := re.match(r"ready sip:\S+:(\d+) light:", line.strip()):
                 yield int(ready[1])
                 break
         else:

@@ -72,8 +72,9 @@ def test_faults_are_seen(text: str, fault: str) -> None:
     [each for each in PROGRAMS if not NEEDS_SPARK.search(each[1].text) and each[0].name != "README.md"],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_a_program_without_spark_runs(page: Path, block: Block, server: int, tmp_path: Path) -> None:
+def test_a_program_without_spark_runs(page: Path, block: Block, server: int, light_port: int, tmp_path: Path) -> None:
     text = re.sub(r'(password="\w+")(?!, server)', rf'\1, server="127.0.0.1:{server}"', block.text)
+    text = text.replace("5080", str(light_port))
     (tmp_path / block.name).write_text(text, encoding="utf-8")
     (tmp_path / NEEDS_PATTERN).write_text(pattern_text(), encoding="utf-8")
     done = subprocess.run(
