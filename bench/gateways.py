@@ -1,8 +1,10 @@
-"""Cost of what stands beside the event path of a server: scrapes of its metrics.
+"""What stands beside the event path of a server: scrapes of its metrics, and lightweight clients.
 
 ``metrics`` lets a thousand users leave a session each, and compares turns with a scrape each second with turns without.
 ``metrics_cost_share`` is the processor time of the server that a second of scrapes takes: events lose that share of its
 only loop. Publishing meanwhile would hide it: its own time differs by more from turn to turn.
+
+``lightweight`` compares the lightweight client with paho-mqtt (:mod:`bench.gateways_light`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Final
 
 from bench.broker_ours import connected, running
 from bench.broker_peer import Place
+from bench.gateways_light import lightweight
 from bench.sections import Measured, measure_sections, section_options
 from harness.ports import free_port
 from harness.process_figures import processor_s
@@ -34,9 +37,11 @@ class Size(argparse.Namespace):
     sessions: int = 1_000
     turns: int = 6
     turn_s: float = 10.0
+    events: int = 2_000
+    """Events of a lightweight client."""
 
 
-SECTIONS: Final = ("metrics",)
+SECTIONS: Final = ("metrics", "lightweight")
 
 
 async def _turn(place: Place, seconds: float) -> float:
@@ -102,9 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "gateways",
         __doc__,
         SECTIONS,
-        quick="a hundred sessions, and two turns of two seconds",
+        quick="a hundred sessions, two turns of two seconds, and 200 events",
         example="example: ./do bench gateways --sections metrics --json gateways.json",
     )
     options = parser.parse_args(arguments)
-    size = Size(sessions=100, turns=2, turn_s=2.0) if options.quick else Size()
-    return measure_sections("gateways", {"metrics": metrics}, size, options)
+    size = Size(sessions=100, turns=2, turn_s=2.0, events=200) if options.quick else Size()
+    measures = {"metrics": metrics, "lightweight": lambda size: lightweight(size.events)}
+    return measure_sections("gateways", measures, size, options)

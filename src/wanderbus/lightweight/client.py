@@ -81,7 +81,8 @@ class Client:
 
         Without an answer in time it raises ``LightError``, and the event is still sent later.
         """
-        self._work(lambda: self.core.has_room)
+        if not self.core.has_room:
+            self._work(lambda: self.core.has_room)
         ticket = self.core.publish(subject, attributes, int(time.time() * 1e6), self._now())
         self._perform()
         if wait:
@@ -119,13 +120,14 @@ class Client:
         while (item := self.core.next_item(self._now())) is None:
             if self._turn(end) and self._now() >= end:
                 return None
-        self._perform()
         return item
 
     def ack(self) -> None:
-        """Acknowledge every item that :meth:`receive` has returned; with the next packet at the latest."""
+        """Acknowledge every item that :meth:`receive` has returned.
+
+        That leaves with the next packet, or once :meth:`receive` waits; without it, :attr:`state` has the position.
+        """
         self.core.ack(self._now())
-        self._perform()
 
     def moved(self) -> None:
         """Connect again at once: the device has another address, or another network."""
