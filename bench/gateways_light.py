@@ -1,8 +1,9 @@
 """Lightweight client beside paho-mqtt with QoS 1 at mosquitto, both over TLS: bytes on the wire, and memory.
 
-One process publishes events one by one, waits until each is acknowledged, and receives and acknowledges it. Bytes on the wire are
-what passes a TCP proxy before the server, in both directions, from the first event to the last; memory is the resident
-set of the process at its end. The event has the content of a departure, for MQTT as JSON; `small` is a small event.
+One process publishes events one by one, waits until each is acknowledged, and receives and acknowledges it. Bytes on
+the wire are what passes a TCP proxy before the server, in both directions, from the first event to the last; memory is
+the resident set of the process at its end. The event has the content of a departure, for MQTT as JSON; `small` is
+a small one.
 """
 
 from __future__ import annotations

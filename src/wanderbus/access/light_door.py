@@ -112,6 +112,8 @@ class LightDoor:
         """Connections without a login, the oldest first."""
         self._paces: dict[str, TokenBucket] = {}
         self._outputs: list[LightOutput] = []
+        self._pieces: dict[int, tuple[int, Address, list[bytes]]] = {}
+        """Frames of this step by connection, which leave as one packet: the place among the outputs, and to whom."""
         self._is_watching = False
 
     def __len__(self) -> int:
@@ -144,6 +146,10 @@ class LightDoor:
                 case CallServed() | CallRedirected() | CallPostponed() | CallRefused():
                     self._on_decided(given, now)
         outputs, self._outputs = self._outputs, []
+        pieces, self._pieces = self._pieces, {}
+        for number, (place, source, several) in pieces.items():
+            target = TcpTarget("TLS", source)
+            outputs[place] = SendOnStream(LIGHT_SOCKET, target, b"".join(several), number, reopen=False)
         return outputs
 
     # Frames of clients ------------------------------------------------------------------------------------------
@@ -277,8 +283,11 @@ class LightDoor:
 
     def _send(self, connection: LightConnection, data: bytes) -> None:
         if data:
-            target = TcpTarget("TLS", connection.source)
-            self._outputs.append(SendOnStream(LIGHT_SOCKET, target, data, connection.number, reopen=False))
+            place = self._pieces.get(connection.number)
+            if place is None:
+                place = self._pieces[connection.number] = len(self._outputs), connection.source, []
+                self._outputs.append(CloseStream(LIGHT_SOCKET, connection.number))
+            place[2].append(data)
 
     # Ends of connections ----------------------------------------------------------------------------------------
 

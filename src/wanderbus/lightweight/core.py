@@ -119,7 +119,7 @@ class Core:
             self._load(state)
 
     def _new_epoch(self) -> int:
-        return int.from_bytes(self._random(7), "big")
+        return int.from_bytes(self._random(4), "big")
 
     def _reset(self) -> None:
         """Forget the connection."""
