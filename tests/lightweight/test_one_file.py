@@ -119,14 +119,26 @@ def conversation() -> list[tuple[str, tuple[Any, ...], Any]]:
     return calls
 
 
-@pytest.mark.skipif(shutil.which("micropython") is None, reason="needs the program micropython")
-def test_p02_the_core_does_the_same_under_micropython(tmp_path: Path) -> None:
+@pytest.fixture
+def micropython(tmp_path: Path) -> list[str]:
+    """The command of MicroPython, which npm installs by its hash; skips without npm or its registry."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("needs node and npm, to install MicroPython")
+    home = shutil.copytree(Path(__file__).parent / "micropython", tmp_path / "micropython")
+    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1", "--fetch-timeout=30000"]
+    done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        pytest.skip(f"npm cannot install MicroPython: {done.stderr.splitlines()[:1]}")
+    return ["node", str(home / "node_modules/@micropython/micropython-webassembly-pyscript/micropython.mjs")]
+
+
+@pytest.mark.integration
+def test_p02_the_core_does_the_same_under_micropython(tmp_path: Path, micropython: list[str]) -> None:
     calls = conversation()
     assert FINGERPRINT in calls[1][1]
     script = tmp_path / "replay.py"
     lines = ",\n".join(map(repr, calls))
     script.write_text(f"{one_file(with_socket=False)}\nCALLS = [{lines}]\n{REPLAY}")
-    done = subprocess.run(
-        ["micropython", "-X", "heapsize=1024k", str(script)], stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
+    command = [*micropython, "-X", "heapsize=1024k", str(script)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert (done.stdout, done.stderr, done.returncode) == (f"same {len(calls)}\n", "", 0)
