@@ -1,4 +1,4 @@
-"""What stands beside the event path of a server: scrapes of its metrics, and lightweight clients.
+"""Cost of what stands beside the event path of a server: scrapes of its metrics, and lightweight clients.
 
 ``metrics`` lets a thousand users leave a session each, and compares turns with a scrape each second with turns without.
 ``metrics_cost_share`` is the processor time of the server that a second of scrapes takes: events lose that share of its

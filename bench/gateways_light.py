@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
+import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,8 @@ from harness.reporting import goal
 from wanderbus.lightweight.one_file import one_file
 from wanderbus.runtime.net.certificate import own_certificate
 from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
 HOST: Final = "127.0.0.1"
 RUN_S_MAX: Final = 120.0
@@ -76,20 +77,25 @@ if True:
         arrived.get(timeout=30)
 """
 
+BEGIN: Final = """
+import signal
+
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+"""
+
 LOOP: Final = """
     once()
-    print("go", flush=True)
-    sys.stdin.readline()
+    print("ready", flush=True)
+    signal.sigwait([signal.SIGUSR1])
     for _ in range(count):
         once()
     status = open("/proc/self/status").read()
     print(status.split("VmRSS:")[1].split()[0], flush=True)
-    sys.stdin.readline()
 """
 
 
 class Figures(msgspec.Struct):
-    """What one client needs."""
+    """Figures of one client."""
 
     rss_kib: int
     bytes_per_event: float
@@ -127,28 +133,15 @@ class Wire:
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str], directory: Path, **more: Any) -> Iterator[subprocess.Popen[str]]:
-    """Run a process for the block."""
-    process = subprocess.Popen(command, cwd=directory, text=True, stdout=subprocess.PIPE, **more)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
-
-
-@contextlib.contextmanager
 def our_server(directory: Path) -> Iterator[int]:
     """Run a server for the block; yield its port for lightweight clients."""
     users = directory / "users"
     users.touch(0o600)
     users.write_text("alice:secret\n", encoding="utf-8")
-    command = [sys.executable, "-m", "wanderbus", "up", "--users", "users", "--data-dir", "data", "--port", "0"]
-    with running([*command, "--light", "0"], directory) as process:
-        assert process.stdout is not None
-        ready = re.search(r"light://\S+:(\d+)", process.stdout.readline())
-        if ready is None:
-            raise CannotRunError("the server does not start")
+    up = ["up", "--users", str(users), "--data-dir", str(directory / "data"), "--port", "0", "--light", "0"]
+    with Process("the server", python("wanderbus", *up), directory / "server.log", read=True) as server:
+        ready = re.search(r"light://\S+:(\d+)", server.line())
+        assert ready is not None
         yield int(ready[1])
 
 
@@ -160,35 +153,27 @@ def mosquitto(directory: Path) -> Iterator[int]:
     certificate = own_certificate(directory).file
     lines = [f"listener {port} {HOST}", f"certfile {certificate}", f"keyfile {certificate}", "allow_anonymous true"]
     file.write_text("\n".join([*lines, "user root", "set_tcp_nodelay true", ""]), encoding="utf-8")
-    with running([program or "", "-c", str(file)], directory, stderr=subprocess.DEVNULL):
-        for _ in range(100):
-            with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
-                break
-            threading.Event().wait(0.1)
+
+    def is_open() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+            return True
+        return False
+
+    with Process("mosquitto", [program or "", "-c", str(file)], directory / "mosquitto.log") as server:
+        server.wait_until(is_open)
         yield port
 
 
 def figures(program: str, port: int, directory: Path, events: int, attributes: Mapping[str, Any]) -> Figures:
-    """Return what a client needs for so many events."""
-    (directory / "client.py").write_text(program + LOOP, encoding="utf-8")
+    """Return the figures of a client for so many events."""
+    (directory / "client.py").write_text(BEGIN + program + LOOP, encoding="utf-8")
     wire = Wire(port)
     command = [sys.executable, "client.py", str(wire.port), str(events), json.dumps(attributes)]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    with running(command, directory, stdin=subprocess.PIPE, env=environment) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        watchdog = threading.Timer(RUN_S_MAX, process.kill)
-        watchdog.start()
-        if process.stdout.readline() != "go\n":
-            raise CannotRunError("a client does not start")
+    with Process("the client", command, directory / "client.log", read=True, cwd=directory) as client:
+        client.line()
         before = wire.bytes
-        process.stdin.write("\n")
-        process.stdin.flush()
-        rss = process.stdout.readline()
-        watchdog.cancel()
-        if not rss:
-            raise CannotRunError(f"a client does not end in {RUN_S_MAX:g} s")
-        found = Figures(int(rss), (wire.bytes - before) / events)
+        client.send_signal(signal.SIGUSR1)
+        found = Figures(int(client.line(RUN_S_MAX)), (wire.bytes - before) / events)
     wire.close()
     return found
 
