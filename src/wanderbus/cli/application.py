@@ -175,7 +175,7 @@ def run(arguments: list[str] | None = None) -> int:
     except WanderbusError as error:
         return _failed(error, as_json=as_json)
     except _CommandLineError as error:
-        return _MISUSE.get(given[0], _misused(error, as_json=as_json))
+        return _MISUSE.get(given[0] if given else "", _misused(error, as_json=as_json))
     except typer.Abort:
         return 1
     except KeyboardInterrupt:
