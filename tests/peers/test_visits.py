@@ -17,7 +17,7 @@ from wanderbus.peers.handover.messages import Message, Part, VisitorAnswered, Vi
 from wanderbus.peers.handover.session_handovers import SessionHandovers
 from wanderbus.peers.handover.visits import PROOF_S
 from wanderbus.peers.messages import SendOnServerLink, ServerLinkOpened, ServerMessageReceived
-from wanderbus.records import Subscribed
+from wanderbus.records import SessionFenced, Subscribed
 from wanderbus.sip.proxy.visit_proofs import visit_mac
 from wanderbus.subscription import Subscription
 
@@ -144,6 +144,16 @@ def test_d13_a_repeated_question_does_not_begin_another_move() -> None:
     home.ask(question())
     assert home.answer(question()) == COMING
     assert home.answer(question(call="c2")).reason.endswith("is on its way already")
+
+
+def test_d13_a_question_that_is_repeated_after_the_move_has_the_same_answer() -> None:
+    home = Home()
+    home.ask(question())
+    fenced = SessionFenced(at_us=2, user=CAROL, session="default", owner_epoch=2, target=PEER)
+    home.state.apply(home.state.offset, fenced)
+    home.handovers._visits.ended(SessionMoveEnded(CAROL, "default", PEER))
+    assert home.answer(question()) == COMING
+    assert home.answer(question(call="c2", key=b"x" * 32)) == UNPROVED
 
 
 def test_d13_a_server_that_has_asked_learns_that_the_session_stays() -> None:

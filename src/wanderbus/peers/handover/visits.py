@@ -74,6 +74,8 @@ class Visits:
         elif self._is_moving(server, asked):
             self._moving[key] = server, asked.request
             self._answer(server, asked.request, is_coming=True)
+        elif self._has_moved(server, asked):
+            self._answer(server, asked.request, is_coming=True)
         elif reason := self._refusal(server, asked):
             self._answer(server, asked.request, reason)
         elif self._has(key) and not (reason := self._obstacle(server, key)):
@@ -92,8 +94,16 @@ class Visits:
     def _is_moving(self, server: str, asked: VisitorCame) -> bool:
         """Return whether a session is on its way to a server because of this call: the question was repeated."""
         found = self._moving.get((asked.user, asked.session))
-        is_known = asked.call in self._used.get(server.partition("/")[0], ())
-        return found is not None and found[0] == server and is_known
+        return found is not None and found[0] == server and self._has_proved(server, asked)
+
+    def _has_moved(self, server: str, asked: VisitorCame) -> bool:
+        """Return whether a session has moved to a server because of this call: the question was repeated too late."""
+        row = self._state.sessions.get(session_key(asked.user, asked.session))
+        return row is not None and row.is_fenced and row.next_owner == server and self._has_proved(server, asked)
+
+    def _has_proved(self, server: str, asked: VisitorCame) -> bool:
+        """Return whether this call was proved before."""
+        return asked.call in self._used.get(server.partition("/")[0], ())
 
     def _refusal(self, server: str, asked: VisitorCame) -> str:
         """Return why a server may not ask for a session, "" if it may: it says nothing of the session."""
