@@ -30,6 +30,14 @@ def is_ip_address(host: str) -> bool:
     return True
 
 
+def place_in(text: str) -> tuple[str, int] | None:
+    """Return IP address and port in ``host:port``, with brackets around IPv6 or not; None if it is something else."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    is_port = port.isascii() and port.isdecimal() and int(port) < 2**16
+    return (host, int(port)) if is_port and is_ip_address(host) else None
+
+
 def as_received(host: str) -> str:
     """Return the address ``host`` in the form in which a socket shows it as a source; a name is unchanged."""
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wanderbus.hosts import canonical, is_link_local, is_loopback, is_single_host
+from wanderbus.hosts import canonical, is_link_local, is_loopback, is_single_host, place_in
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,22 @@ def test_link_local_addresses_are_recognised_in_any_form(host: str) -> None:
 )
 def test_one_host_has_one_form(host: str, form: str) -> None:
     assert canonical(host) == form
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("192.0.2.1:80", ("192.0.2.1", 80)),
+        ("[2001:db8::1]:0", ("2001:db8::1", 0)),
+        ("127.0.0.1:65535", ("127.0.0.1", 65_535)),
+        ("127.0.0.1:65536", None),
+        ("127.0.0.1:-1", None),
+        ("127.0.0.1:٣", None),
+        ("127.0.0.1", None),
+        ("localhost:80", None),
+        (":80", None),
+        ("", None),
+    ],
+)
+def test_a_place_is_an_ip_address_and_a_port(text: str, place: tuple[str, int] | None) -> None:
+    assert place_in(text) == place

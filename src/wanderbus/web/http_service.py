@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 
 from wanderbus.errors import ConfigurationError, WanderbusError
-from wanderbus.hosts import is_ip_address
+from wanderbus.hosts import place_in
 from wanderbus.machine import Address, shown
 from wanderbus.parameters.signalling import LoginLimits
 from wanderbus.parameters.transports import PageLimits
@@ -27,7 +27,9 @@ def service_of(
     is_operator: Callable[[str], bool] | None,
 ) -> HttpService:
     """Return the pages that ``settings.http`` describes; :class:`ConfigurationError` if they cannot be served there."""
-    address = _address(settings.http or "")
+    address = place_in(settings.http or "")
+    if address is None:
+        raise ConfigurationError(f"http: {settings.http!r} is not HOST:PORT with an IP address, such as 127.0.0.1:8080")
     if ip_address(address[0]).is_loopback:
         return HttpService(process, address, settings.http_connections)
     place = shown(address)
@@ -41,14 +43,6 @@ def service_of(
     login = OperatorLogin(settings.domain.lower(), secrets, is_operator, LoginGuard(settings.logins or LoginLimits()))
     tls = server_tls(settings.tls_certificate, settings.tls_key)
     return HttpService(process, address, settings.http_connections, login, tls)
-
-
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not is_ip_address(host) or not (port.isascii() and port.isdecimal() and int(port) < 2**16):
-        raise ConfigurationError(f"http: {text!r} is not HOST:PORT with an IP address, such as 127.0.0.1:8080")
-    return host, int(port)
 
 
 class HttpService:

@@ -7,13 +7,10 @@ import binascii
 import hmac
 from collections.abc import Callable, Mapping
 
-from wanderbus.sip.authentication.digest import Secret, ha1
+from wanderbus.sip.authentication.digest import ALGORITHMS, Secret, ha1
 from wanderbus.sip.authentication.digest_values import secret_ha1
 from wanderbus.sip.authentication.login_guard import LoginGuard
 from wanderbus.sip.authentication.verdicts import RequestSource
-
-ALGORITHMS = ("SHA-256", "MD5")
-"""Digests under which a stored secret may be compared, best first."""
 
 
 class OperatorLogin:

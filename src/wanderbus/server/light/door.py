@@ -9,7 +9,7 @@ from wanderbus.access.light_door import LightDoor
 from wanderbus.access.light_messages import LIGHT_SOCKET
 from wanderbus.config import ServerSettings
 from wanderbus.errors import ConfigurationError, SIPParseError
-from wanderbus.hosts import is_ip_address
+from wanderbus.hosts import place_in
 from wanderbus.machine import Address, RandomSource, shown
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import LoginLimits
@@ -27,10 +27,10 @@ LOOPBACK: Final = "127.0.0.1"
 def light_address(text: str) -> Address:
     """Return the address in ``host:port`` or ``port``; :class:`ConfigurationError` for any other text."""
     host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or LOOPBACK
-    if not (is_ip_address(host) and port.isascii() and port.isdecimal() and int(port) < 2**16):
+    address = place_in(text if host else f"{LOOPBACK}:{port}")
+    if address is None:
         raise ConfigurationError(f"light: {text!r} is not HOST:PORT, with an IP address")
-    return host, int(port)
+    return address
 
 
 def light_port(settings: ServerSettings, certificate: OwnCertificate) -> StreamPort:
